@@ -1,0 +1,33 @@
+// Writing files so that a crash or a full disk leaves the old file or none: written aside, fsynced, renamed.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+
+namespace knapsack {
+
+class AtomicFile {
+ public:
+  // Creates PATH.tmp-PID-N beside `path`. Until commit(), `path` itself is untouched; the destructor removes the rest.
+  static Result<AtomicFile> create(const std::string& path);
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  ~AtomicFile();
+
+  Result<void> write(std::span<const std::byte> bytes);
+  Result<void> write(const std::string& text);
+  [[nodiscard]] std::size_t written() const { return written_; }
+  Result<void> commit();  // fsync, rename, fsync of the folder
+
+ private:
+  AtomicFile(std::string path, std::string temporary, int fd);
+  std::string path_;
+  std::string temporary_;
+  int fd_;
+  std::size_t written_ = 0;
+};
+
+}  // namespace knapsack

@@ -1,0 +1,138 @@
+#include "base/threads.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <condition_variable>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace knapsack {
+namespace {
+
+// About 20 us of polling: longer than the gap between two kernels of a decode step, shorter than a scheduler tick.
+constexpr int spin_rounds = 2000;
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+struct ThreadPool::Shared {
+  alignas(64) std::atomic<std::uint64_t> generation{0};
+  alignas(64) std::atomic<std::int64_t> next{0};
+  alignas(64) std::atomic<int> busy{0};
+  std::atomic<bool> stop{false};
+  std::int64_t count = 0;
+  std::int64_t grain = 1;
+  const RangeTask* task = nullptr;
+  std::mutex mutex;
+  std::condition_variable wake;
+  int sleeping = 0;
+  std::vector<std::thread> workers;
+
+  void drain(int thread) {
+    while (true) {
+      const std::int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
+      if (begin >= count) return;
+      (*task)(begin, std::min(begin + grain, count), thread);
+    }
+  }
+};
+
+ThreadPool::ThreadPool(int threads) : threads_(std::max(1, threads)), shared_(std::make_unique<Shared>()) {
+  shared_->workers.reserve(static_cast<std::size_t>(threads_ - 1));
+  for (int i = 1; i < threads_; ++i) shared_->workers.emplace_back([this, i] { worker(i); });
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->stop = true;
+    shared_->generation.fetch_add(1);
+  }
+  shared_->wake.notify_all();
+  for (auto& thread : shared_->workers) thread.join();
+}
+
+void ThreadPool::worker(int thread) {
+  Shared& s = *shared_;
+  std::uint64_t seen = 0;
+  while (true) {
+    int spins = 0;
+    while (s.generation.load(std::memory_order_acquire) == seen && spins < spin_rounds) {
+      ++spins;
+      pause();
+    }
+    if (s.generation.load(std::memory_order_acquire) == seen) {
+      std::unique_lock lock(s.mutex);
+      ++s.sleeping;
+      s.wake.wait(lock, [&] { return s.generation.load(std::memory_order_acquire) != seen; });
+      --s.sleeping;
+    }
+    seen = s.generation.load(std::memory_order_acquire);
+    if (s.stop.load(std::memory_order_acquire)) return;
+    s.drain(thread);
+    s.busy.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+void ThreadPool::run(std::int64_t count, std::int64_t grain, RangeTask task) {
+  if (count <= 0) return;
+  grain = std::max<std::int64_t>(1, grain);
+  if (threads_ == 1 || count <= grain) {
+    for (std::int64_t begin = 0; begin < count; begin += grain) task(begin, std::min(begin + grain, count), 0);
+    return;
+  }
+  Shared& s = *shared_;
+  s.count = count;
+  s.grain = grain;
+  s.task = &task;
+  s.next.store(0, std::memory_order_relaxed);
+  s.busy.store(threads_ - 1, std::memory_order_relaxed);
+  bool notify = false;
+  {
+    const std::lock_guard lock(s.mutex);
+    s.generation.fetch_add(1, std::memory_order_release);
+    notify = s.sleeping > 0;
+  }
+  if (notify) s.wake.notify_all();
+  s.drain(0);
+  int spins = 0;
+  while (s.busy.load(std::memory_order_acquire) != 0) {
+    if (++spins < spin_rounds) {
+      pause();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+int available_cores() {
+  int cores = static_cast<int>(std::thread::hardware_concurrency());
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) cores = CPU_COUNT(&set);
+  // cgroup v2: "QUOTA PERIOD" in microseconds, or "max PERIOD".
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (file >> quota >> period && quota != "max" && period > 0) {
+    char* end = nullptr;
+    const double limit = std::strtod(quota.c_str(), &end) / period;
+    if (end != quota.c_str() && limit > 0) cores = std::min(cores, std::max(1, static_cast<int>(std::ceil(limit))));
+  }
+  return std::max(1, cores);
+}
+
+}  // namespace knapsack

@@ -1,0 +1,55 @@
+// A checkpoint (GGUF, or a Hugging Face folder: float, FP8, GPTQ, AWQ) -> the graph, and all that travels beside it.
+// arch/ has one file an architecture; checkpoint.h the view of weights that hides where they come from.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "graph/graph.h"
+#include "import/config.h"
+
+namespace knapsack {
+
+// One tensor of the checkpoint as stored, for `inspect`.
+struct StoredTensor {
+  std::string name;
+  DType dtype{};
+  std::vector<std::int64_t> shape;
+  std::uint64_t bytes = 0;
+};
+
+struct ImportOptions {
+  std::int64_t ctx = 0;  // 0: what the model was trained for; decides e.g. LongRoPE's factors
+};
+
+struct Imported {
+  Graph graph;
+  ModelConfig config;
+  std::string source;              // path as given
+  std::string format;              // "GGUF v3", "safetensors", "safetensors (GPTQ 4-bit g128)"
+  std::string model_hash;
+  std::vector<StoredTensor> tensors;
+  std::int64_t parameters = 0;
+  std::function<Result<std::string>()> tokenizer_json;  // null: no tokenizer
+  std::string tokenizer_kind;      // "BPE (qwen2)", "Unigram" ... for inspect
+  std::string tokenizer_config_json = "{}";
+  std::string chat_template;
+  std::string generation_config_json = "{}";
+  std::vector<std::int32_t> eos_ids;
+  std::vector<std::string> oddities;
+};
+
+Result<Imported> import_model(const std::string& path, const ImportOptions& options);
+
+// Reads every byte: NaN, Inf, scales out of range. Errors are the first few found; also returns sha256 over all files.
+struct CheckReport {
+  std::string sha256;
+  std::vector<std::string> faults;
+};
+Result<CheckReport> check_model(const std::string& path, const std::function<void(double)>& progress);
+
+}  // namespace knapsack

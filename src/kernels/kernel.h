@@ -1,0 +1,89 @@
+// How an op is called, and the table that says which function computes it on this CPU.
+// The scalar functions in ref/ are the definition; x86/ and arm/ overlay the table where they are faster.
+// Guarantee every kernel keeps: a row's result does not depend on how many rows are computed together, nor on the
+// number of threads (each output element is one fixed sequence of additions). So text is the same for any chunking.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "base/threads.h"
+#include "ops/ops.h"
+#include "tensor/weight.h"
+
+namespace knapsack {
+
+// The KV rows of one state: pages of `page_tokens` rows each. page[slot * pages_per_slot + p].
+struct StateView {
+  std::span<std::byte* const> pages;
+  std::int64_t pages_per_slot = 0;
+  std::int64_t page_tokens = 0;
+  std::int64_t cols = 0;
+  DType dtype = DType::F16;  // F16 or F32
+  [[nodiscard]] std::byte* row(std::int64_t slot, std::int64_t position) const {
+    return pages[static_cast<std::size_t>(slot * pages_per_slot + position / page_tokens)] +
+           position % page_tokens * row_bytes(dtype, cols);
+  }
+};
+
+// One operand: an activation [rows, cols] (f32 or i32), a constant, or a state. Exactly one is set.
+struct Operand {
+  std::byte* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  const Weight* weight = nullptr;
+  const StateView* state = nullptr;
+  [[nodiscard]] float* f32() const { return reinterpret_cast<float*>(data); }
+  [[nodiscard]] std::int32_t* i32() const { return reinterpret_cast<std::int32_t*>(data); }
+};
+
+// What the rows of this step are. All spans have one entry a row but `selected`.
+struct RowInfo {
+  std::span<const std::int32_t> positions;  // place of the row's token in its sequence
+  std::span<const std::int32_t> slots;      // which sequence
+  std::span<const std::int32_t> selected;   // rows that select_rows keeps
+};
+
+struct OpCall {
+  std::span<const Operand> in;
+  std::span<const Operand> out;
+  const Attrs* attrs = nullptr;
+  const RowInfo* rows = nullptr;
+  ThreadPool* pool = nullptr;
+  std::span<std::byte> scratch;  // 64-byte aligned, as large as scratch_bytes() asked for
+};
+
+using KernelFn = void (*)(const OpCall&);
+// Scratch a kernel needs at most for `rows` rows of this op and `threads` threads. operands' data is not set.
+using ScratchFn = std::size_t (*)(const OpCall& shape, std::int64_t ctx, int threads);
+
+struct Kernel {
+  KernelFn run = nullptr;
+  ScratchFn scratch_bytes = nullptr;  // null: none
+};
+
+enum class Isa : std::uint8_t { scalar, avx2 };
+std::string_view isa_name(Isa isa);
+std::optional<Isa> isa_from_name(std::string_view name);
+std::span<const Isa> supported_isas();  // what this CPU can run, slowest first
+
+class KernelTable {
+ public:
+  static const KernelTable& get(Isa isa);
+  [[nodiscard]] const Kernel& operator[](Op op) const { return kernels_[static_cast<std::size_t>(op)]; }
+  [[nodiscard]] Kernel& operator[](Op op) { return kernels_[static_cast<std::size_t>(op)]; }
+
+ private:
+  static constexpr std::size_t count = 0
+#define KNAP_OP(id, text, cls, min_in, max_in, out) +1
+#include "ops/ops.inc"
+#undef KNAP_OP
+      ;
+  std::array<Kernel, count> kernels_{};
+};
+
+}  // namespace knapsack

@@ -1,0 +1,61 @@
+// The one executor: runs a program step by step on the CPU. Allocates everything when made, nothing in run().
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "kernels/kernel.h"
+#include "program/kv_cache.h"
+#include "program/program.h"
+
+namespace knapsack {
+
+// One step: all spans have one entry a token but `selected`, which lists the rows whose logits are wanted.
+struct Step {
+  std::span<const std::int32_t> ids;
+  std::span<const std::int32_t> positions;
+  std::span<const std::int32_t> slots;
+  std::span<const std::int32_t> selected;
+};
+
+// Called after the op that makes `name`, with its value [rows, cols] (valid only during the call).
+using Tap = std::function<void(std::string_view name, std::int64_t rows, std::int64_t cols, const float* data)>;
+
+class Executor {
+ public:
+  // `pool` and `kv` are borrowed. One arena serves all the programs given (the larger size).
+  static Result<std::unique_ptr<Executor>> create(std::shared_ptr<const Program> program, KvCache& kv, ThreadPool& pool,
+                                                  Isa isa);
+  // Token ids are already checked against the vocabulary, positions against ctx. Returns the logits,
+  // [selected, vocab], valid until the next run.
+  std::span<const float> run(const Step& step);
+  void set_tap(Tap tap) { tap_ = std::move(tap); }
+  [[nodiscard]] const Program& program() const { return *program_; }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }  // arena and scratch
+
+ private:
+  struct Bound;  // an op with its operands resolved
+  Executor();
+
+ public:
+  ~Executor();
+
+ private:
+  std::shared_ptr<const Program> program_;
+  std::vector<Bound> bound_;
+  struct Free {
+    void operator()(std::byte* p) const;
+  };
+  std::unique_ptr<std::byte, Free> memory_;
+  std::size_t bytes_ = 0;
+  ThreadPool* pool_ = nullptr;
+  RowInfo rows_;
+  Tap tap_;
+};
+
+}  // namespace knapsack

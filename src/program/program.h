@@ -1,0 +1,56 @@
+// The executable form of a graph: a flat list of ops over one planned arena, its weights and its states.
+// Shapes are static: built for at most max_tokens rows a step; a step may use fewer. Prefill and decode are two
+// programs over the same weights and the same KV cache. Immutable once built; run by Executor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ops/ops.h"
+#include "tensor/weight.h"
+
+namespace knapsack {
+
+enum class Rows : std::uint8_t { tokens, selected };
+
+enum class SlotKind : std::uint8_t { activation, weight, state };
+
+struct Slot {
+  std::string name;  // the graph's value name, e.g. "layers.3.attn.q_proj"
+  SlotKind kind = SlotKind::activation;
+  Rows rows = Rows::tokens;
+  DType dtype = DType::F32;     // activations: F32 or I32
+  std::int64_t cols = 0;
+  std::size_t offset = 0;       // activations: bytes from the arena's start, 64-byte aligned
+  int index = -1;               // weight or state number
+};
+
+struct ProgramOp {
+  Op op{};
+  std::string name;
+  Attrs attrs;
+  std::vector<int> in;   // slots
+  std::vector<int> out;
+};
+
+struct StateInfo {
+  std::string name;  // "layers.3.kv.k"
+  std::int64_t cols = 0;
+};
+
+struct Program {
+  std::int64_t max_tokens = 0;
+  std::int64_t max_selected = 0;
+  std::vector<Slot> slots;
+  std::vector<ProgramOp> ops;
+  std::vector<std::shared_ptr<const Weight>> weights;
+  std::vector<StateInfo> states;
+  int ids = -1;     // slot of the token ids, I32 [tokens, 1]
+  int logits = -1;  // slot of the result, F32 [selected, vocab]
+  std::size_t arena_bytes = 0;
+};
+
+}  // namespace knapsack

@@ -1,0 +1,43 @@
+// Storage formats of tensors: their names, block shapes and scalar decoders (formats.inc is the list).
+// Not for arithmetic on them: kernels/ does that, and is compared with what decode() defines.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace knapsack {
+
+enum class DType : std::uint8_t {
+#define KNAP_FORMAT(id, ggml, block, bytes) id,
+#include "tensor/formats.inc"
+#undef KNAP_FORMAT
+};
+
+struct FormatInfo {
+  DType dtype;
+  std::string_view name;    // "Q4_K"
+  int ggml_type;            // number in GGUF files, or -1
+  std::int64_t block;       // elements a block; rows are whole blocks
+  std::int64_t block_bytes;
+  // The scalar truth: `blocks` whole blocks -> blocks*block floats. No alignment is assumed. Never null.
+  void (*decode)(const std::byte* data, float* out, std::int64_t blocks);
+  // Round to nearest, or null where this version does not write the format.
+  void (*encode)(const float* in, std::byte* data, std::int64_t blocks);
+};
+
+std::span<const FormatInfo> all_formats();
+const FormatInfo& format(DType dtype);
+std::optional<DType> dtype_from_ggml(std::uint32_t type);
+std::optional<DType> dtype_from_name(std::string_view name);
+
+inline std::string_view name(DType dtype) { return format(dtype).name; }
+// Bytes of a row of `cols` elements; cols is a multiple of the block.
+inline std::int64_t row_bytes(DType dtype, std::int64_t cols) {
+  const FormatInfo& f = format(dtype);
+  return cols / f.block * f.block_bytes;
+}
+
+}  // namespace knapsack

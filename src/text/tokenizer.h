@@ -1,0 +1,49 @@
+// The one tokenizer: Hugging Face's library behind bridge/. A GGUF's vocabulary is first made into a tokenizer.json
+// (gguf_vocab.h). Thread-safe once made.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace knapsack {
+
+class Tokenizer {
+ public:
+  // json: the text of a tokenizer.json; origin heads error messages.
+  static Result<std::shared_ptr<const Tokenizer>> from_json(std::string_view json, const std::string& origin);
+  virtual ~Tokenizer() = default;
+
+  // Special tokens that stand in the text are recognised as Hugging Face does. add_special: also those that the
+  // post-processor adds (BOS ...). Text that is not UTF-8 is refused with the byte offset.
+  [[nodiscard]] virtual Result<std::vector<std::int32_t>> encode(std::string_view text, bool add_special) const = 0;
+  [[nodiscard]] virtual std::string decode(std::span<const std::int32_t> ids, bool skip_special) const = 0;
+  [[nodiscard]] virtual std::string piece(std::int32_t id) const = 0;  // the vocabulary's own spelling; "" when no such id
+  [[nodiscard]] virtual std::optional<std::int32_t> id_of(std::string_view token) const = 0;
+  [[nodiscard]] virtual bool is_special(std::int32_t id) const = 0;
+  [[nodiscard]] virtual std::int64_t vocab_size() const = 0;  // with added tokens
+};
+
+// Turns ids into text as they come. What push() has returned so far, plus finish(), equals decode() of all ids;
+// no half character is ever returned.
+class StreamDecoder {
+ public:
+  StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special);
+  std::string push(std::int32_t id);
+  std::string finish();
+
+ private:
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  bool skip_special_;
+  std::vector<std::int32_t> pending_;
+  std::string prefix_;
+  std::size_t read_ = 0;
+};
+
+}  // namespace knapsack
