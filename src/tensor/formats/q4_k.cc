@@ -1,0 +1,58 @@
+// Q4_K: {f16 d; f16 dmin; 12 bytes of 6-bit scales and mins; 128 bytes of 4-bit codes}.
+// Q5_K: {f16 d; f16 dmin; 12 bytes of 6-bit scales and mins; 32 bytes of fifth bits; 128 bytes of 4-bit codes}.
+// value = d * scale * code - dmin * min, one scale and min a 32 elements. Each 32 bytes of codes hold 64 elements, low
+// nibbles first; fifth bit g of byte i belongs to element 32g + i.
+#include "tensor/formats/formats.h"
+
+namespace knapsack::formats {
+namespace {
+
+struct ScaleMin {
+  float scale, min;
+};
+
+// Groups 0-3 lie whole in bytes 0-3 (scales) and 4-7 (mins); of groups 4-7 the low nibbles share bytes 8-11 and the
+// upper two bits top bytes 0-7.
+ScaleMin scale_min(const std::byte* packed, int group) {
+  if (group < 4) return {code(byte_at(packed, group) & 63), code(byte_at(packed, group + 4) & 63)};
+  const unsigned both = byte_at(packed, group + 4);
+  return {code((both & 15) | byte_at(packed, group - 4) >> 6 << 4), code(both >> 4 | byte_at(packed, group) >> 6 << 4)};
+}
+
+}  // namespace
+
+void decode_Q4_K(const std::byte* data, float* out, std::int64_t blocks) {
+  for (; blocks > 0; --blocks, data += 144, out += 256) {
+    const float d = load_half(data);
+    const float dmin = load_half(data + 2);
+    for (int group = 0; group < 8; ++group) {
+      const ScaleMin s = scale_min(data + 4, group);
+      const float scale = d * s.scale;
+      const float min = dmin * s.min;
+      const std::byte* codes = data + 16 + group / 2 * 32;
+      const int shift = group % 2 * 4;
+      for (int i = 0; i < 32; ++i) out[32 * group + i] = scale * code(byte_at(codes, i) >> shift & 15) - min;
+    }
+  }
+}
+
+void decode_Q5_K(const std::byte* data, float* out, std::int64_t blocks) {
+  for (; blocks > 0; --blocks, data += 176, out += 256) {
+    const float d = load_half(data);
+    const float dmin = load_half(data + 2);
+    for (int group = 0; group < 8; ++group) {
+      const ScaleMin s = scale_min(data + 4, group);
+      const float scale = d * s.scale;
+      const float min = dmin * s.min;
+      const std::byte* fifth = data + 16;
+      const std::byte* codes = data + 48 + group / 2 * 32;
+      const int shift = group % 2 * 4;
+      for (int i = 0; i < 32; ++i) {
+        const unsigned high = byte_at(fifth, i) >> group & 1;
+        out[32 * group + i] = scale * code((byte_at(codes, i) >> shift & 15) | high << 4) - min;
+      }
+    }
+  }
+}
+
+}  // namespace knapsack::formats

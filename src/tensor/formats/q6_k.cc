@@ -1,0 +1,26 @@
+// Q6_K: {128 bytes of low nibbles; 64 bytes of upper two bits; 16 x i8 scale, one a 16 elements; f16 d}.
+// value = d * scale * (code - 32). Each half block of 128 elements: element 32q + i (q = 0..3) has its low nibble in
+// byte (q % 2) * 32 + i of 64, the low one for q < 2, and its upper bits at bits 2q of byte i of 32.
+#include "tensor/formats/formats.h"
+
+namespace knapsack::formats {
+
+void decode_Q6_K(const std::byte* data, float* out, std::int64_t blocks) {
+  for (; blocks > 0; --blocks, data += 210, out += 256) {
+    const float d = load_half(data + 208);
+    for (int group = 0; group < 16; ++group) {
+      const float scale = d * static_cast<float>(static_cast<std::int8_t>(data[192 + group]));
+      const int half = group / 8;
+      const int quarter = group % 8 / 2;
+      const int at = group % 2 * 16;
+      const std::byte* low = data + half * 64 + quarter % 2 * 32 + at;
+      const std::byte* high = data + 128 + half * 32 + at;
+      for (int i = 0; i < 16; ++i) {
+        const unsigned q = (byte_at(low, i) >> (quarter / 2 * 4) & 15) | (byte_at(high, i) >> (2 * quarter) & 3) << 4;
+        out[16 * group + i] = scale * (code(q) - 32.0F);
+      }
+    }
+  }
+}
+
+}  // namespace knapsack::formats
