@@ -14,8 +14,8 @@ namespace knapsack {
 
 struct OpenOptions {
   std::int64_t ctx = 0;
-  std::int64_t chunk = 128;         // prefill rows a step
-  std::int64_t max_selected = 1;    // rows of logits a prefill step can give (chunk for scoring)
+  std::int64_t chunk = 128;       // prefill rows a step
+  std::int64_t max_selected = 1;  // rows of logits a prefill step can give (chunk for scoring)
 };
 
 // path: a GGUF, a split's first part, or a Hugging Face folder.

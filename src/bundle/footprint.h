@@ -1,0 +1,23 @@
+// How much memory a program takes, known before any of it is asked for.
+// Not for what else a process holds: the binary, the tokenizer's tables.
+#pragma once
+
+#include <cstdint>
+
+#include "bundle/bundle.h"
+
+namespace knapsack {
+
+// Bytes of KV cache for one token of context, over all states.
+std::int64_t kv_bytes_per_token(const Program& program, DType kv);
+
+struct Footprint {
+  std::int64_t weights = 0;  // bytes of distinct constants, as stored; mapped from the file where possible
+  std::int64_t kv_per_token = 0;
+  std::int64_t kv = 0;     // for the whole context
+  std::int64_t arena = 0;  // activations of prefill and decode
+  [[nodiscard]] std::int64_t total() const { return weights + kv + arena; }
+};
+Footprint footprint(const Bundle& bundle, std::int64_t ctx, DType kv);
+
+}  // namespace knapsack
