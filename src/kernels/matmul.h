@@ -1,0 +1,74 @@
+// Products of float32 activations with encoded weights: the one routine under linear, head_linear and moe.
+// Not an op: the ops (ref/linear.cc, ref/head_linear.cc, ref/moe.cc) describe their products as jobs and call matmul()
+// with the table of their ISA, so there is one place where weights are decoded and multiplied.
+//
+// Meaning: a weight is first decoded to float32, exactly as FormatInfo::decode says; activations stay float32.
+// A plain product sums in eight lanes, lane i taking columns i, i+8, i+16, ... in order (columns past the end are
+// zeros), then ((l0+l4)+(l2+l6)) + ((l1+l5)+(l3+l7)), then adds the bias. A transposed product sums rows in order.
+// AVX2 differs from scalar only in fusing each multiplication with its addition. So an element's bits depend neither
+// on how many tokens are computed together nor on the threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/threads.h"
+#include "kernels/kernel.h"
+#include "tensor/dtype.h"
+
+namespace knapsack {
+
+// Plain:       y[t, r] = sum over c of x[t, c] * w[r, c] (+ bias[r])     x: [tokens, cols], y: [tokens, rows]
+// Transposed:  y[t, c] = sum over r of x[t, r] * w[r, c]                 x: [tokens, rows], y: [tokens, cols]
+// w: [rows, cols], encoded, rows of row_bytes(dtype, cols) one after the other (Weight::slab + first row * row_size).
+// x and y do not overlap. Strides are in floats.
+struct MatmulJob {
+  const float* x = nullptr;
+  std::int64_t x_stride = 0;
+  float* y = nullptr;
+  std::int64_t y_stride = 0;
+  std::int64_t tokens = 0;
+  DType dtype = DType::F32;
+  const std::byte* w = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  const float* bias = nullptr;  // plain only
+  bool transposed = false;
+};
+
+// The per-thread pieces, by ISA.
+struct MatmulTable {
+  // y[:, begin..end) of a plain job; begin is a multiple of matmul_panel.
+  void (*rows)(const MatmulJob& job, std::int64_t begin, std::int64_t end, std::span<float> scratch);
+  // y[:, begin..end) of a transposed job; both are multiples of the format's block.
+  void (*columns)(const MatmulJob& job, std::int64_t begin, std::int64_t end, std::span<float> scratch);
+};
+const MatmulTable& scalar_matmul();
+
+// Rows of a plain job come in panels of this many, decoded once for all tokens.
+inline constexpr std::int64_t matmul_panel = 8;
+// Weights are decoded in pieces of this many columns (whole blocks of any format), so that a panel stays in L1.
+inline constexpr std::int64_t matmul_depth = 512;
+// Tokens for which one decoding of a panel serves; more are done in turns.
+inline constexpr std::int64_t matmul_tokens = 128;
+
+// Scratch of matmul() for any jobs with at most this many tokens and columns (cols of w, transposed or not), on any
+// ISA.
+std::size_t matmul_scratch_bytes(std::int64_t tokens, std::int64_t cols, int threads);
+
+// All jobs in one parallel region; they are independent of each other. Allocates nothing. scratch: 64-byte aligned,
+// matmul_scratch_bytes() of the largest job.
+void matmul(const MatmulTable& table, std::span<const MatmulJob> jobs, ThreadPool& pool, std::span<std::byte> scratch);
+
+// act(gate) * up for `count` elements: what gated_act computes (act as there); moe takes it as a parameter.
+using GateFn = void (*)(std::int64_t act, const float* gate, const float* up, float* out, std::int64_t count);
+
+// The matrix ops over any ISA's pieces; ref/<op>.cc defines them, table.cc and x86/ bind them.
+namespace ref {
+void linear(const OpCall& call, const MatmulTable& table);
+void head_linear(const OpCall& call, const MatmulTable& table);
+void moe(const OpCall& call, const MatmulTable& table, GateFn gate);
+}  // namespace ref
+
+}  // namespace knapsack
