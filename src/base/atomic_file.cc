@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
+#include <set>
 
 namespace knapsack {
 namespace {
@@ -15,13 +17,41 @@ Error write_error(const std::string& path, const char* what, int reason) {
   return out_of_resource("{}: cannot {}: {}", path, what, std::strerror(reason));
 }
 
+// The temporary files that exist now.
+struct Unfinished {
+  std::mutex mutex;
+  std::set<std::string> paths;
+};
+Unfinished& unfinished() {
+  static Unfinished* const made = new Unfinished;  // never destroyed: a signal may come while main returns
+  return *made;
+}
+void forget(const std::string& path) {
+  const std::lock_guard lock(unfinished().mutex);
+  unfinished().paths.erase(path);
+}
+
 }  // namespace
 
-Result<AtomicFile> AtomicFile::create(const std::string& path) {
+Result<AtomicFile> AtomicFile::create(const std::string& given) {
   static std::atomic<int> serial{0};
+  std::error_code ignored;
+  std::string path = given;
+  if (std::filesystem::is_symlink(path, ignored)) path = std::filesystem::weakly_canonical(path, ignored).string();
+  const auto status = std::filesystem::status(path, ignored);
+  if (std::filesystem::is_directory(status)) return write_error(given, "write", EISDIR);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return write_error(given, "open", errno);
+    return AtomicFile(path, "", fd);
+  }
   std::string temporary = fmt::format("{}.tmp-{}-{}", path, ::getpid(), serial.fetch_add(1));
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd < 0) return write_error(path, "create", errno);
+  {
+    const std::lock_guard lock(unfinished().mutex);
+    unfinished().paths.insert(temporary);
+  }
   return AtomicFile(path, std::move(temporary), fd);
 }
 
@@ -36,7 +66,14 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
 AtomicFile::~AtomicFile() {
   if (fd_ < 0) return;
   ::close(fd_);
+  if (temporary_.empty()) return;
   ::unlink(temporary_.c_str());
+  forget(temporary_);
+}
+
+void AtomicFile::remove_unfinished() {
+  const std::lock_guard lock(unfinished().mutex);
+  for (const auto& path : unfinished().paths) ::unlink(path.c_str());
 }
 
 Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
@@ -55,11 +92,19 @@ Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
 Result<void> AtomicFile::write(const std::string& text) { return write(std::as_bytes(std::span(text))); }
 
 Result<void> AtomicFile::commit() {
+  if (temporary_.empty()) {
+    const int fd = fd_;
+    fd_ = -1;
+    if (::close(fd) != 0) return write_error(path_, "write", errno);
+    return {};
+  }
   if (::fsync(fd_) != 0) return write_error(path_, "flush", errno);
   const int fd = fd_;
   fd_ = -1;
-  if (::close(fd) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    const int reason = errno;
+  const bool renamed = ::close(fd) == 0 && ::rename(temporary_.c_str(), path_.c_str()) == 0;
+  const int reason = errno;
+  forget(temporary_);
+  if (!renamed) {
     ::unlink(temporary_.c_str());
     return write_error(path_, "write", reason);
   }

@@ -1,0 +1,27 @@
+// Ctrl-C (SIGINT), SIGTERM and SIGHUP. A thread of its own waits for them, so nothing runs inside a signal handler.
+// By default the first one ends the process: unfinished files are removed, exit code 130. While an Interruptible lives,
+// the first Ctrl-C only asks it to stop, so that a generation ends with its figures; a second one ends the process.
+#pragma once
+
+#include <stop_token>
+
+namespace knapsack {
+
+// Once, before any other thread starts. json: an ended process still prints its one object.
+void start_signal_thread(bool json);
+
+class Interruptible {
+ public:
+  Interruptible();
+  ~Interruptible();
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
+  [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
+  [[nodiscard]] bool raised() const { return source_.stop_requested(); }
+
+ private:
+  friend void signal_arrived(int number);
+  std::stop_source source_;
+};
+
+}  // namespace knapsack

@@ -1,0 +1,100 @@
+#include "cli/json_text.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "report/terminal.h"
+
+namespace knapsack {
+namespace {
+
+void append_string(std::string& out, std::string_view text) {
+  out += '"';
+  for (const char c : valid_utf8(text)) {
+    switch (c) {
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      default:
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+          out += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
+        } else {
+          out += c;
+        }
+    }
+  }
+  out += '"';
+}
+
+void append(std::string& out, const json::value& value) {
+  bool first = true;
+  const auto comma = [&] {
+    if (!first) out += ", ";
+    first = false;
+  };
+  switch (value.kind()) {
+    case json::kind::null:
+      out += "null";
+      break;
+    case json::kind::bool_:
+      out += value.get_bool() ? "true" : "false";
+      break;
+    case json::kind::int64:
+      out += fmt::format("{}", value.get_int64());
+      break;
+    case json::kind::uint64:
+      out += fmt::format("{}", value.get_uint64());
+      break;
+    case json::kind::double_:
+      out += std::isfinite(value.get_double()) ? fmt::format("{}", value.get_double()) : "null";
+      break;
+    case json::kind::string:
+      append_string(out, value.get_string());
+      break;
+    case json::kind::array:
+      out += '[';
+      for (const auto& item : value.get_array()) {
+        comma();
+        append(out, item);
+      }
+      out += ']';
+      break;
+    case json::kind::object:
+      out += '{';
+      for (const auto& member : value.get_object()) {
+        comma();
+        append_string(out, member.key());
+        out += ": ";
+        append(out, member.value());
+      }
+      out += '}';
+      break;
+  }
+}
+
+}  // namespace
+
+std::string json_text(const json::value& value) {
+  std::string out;
+  append(out, value);
+  return out;
+}
+
+std::string json_error(const Error& error) {
+  return json_text(json::object{{"error", {{"code", static_cast<int>(error.code)}, {"message", error.message}}}});
+}
+
+}  // namespace knapsack

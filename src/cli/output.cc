@@ -1,0 +1,72 @@
+#include "cli/output.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "base/json.h"
+#include "report/terminal.h"
+
+namespace knapsack {
+
+Result<void> Output::write(std::string_view text) {
+  constexpr std::size_t flush_at = 1 << 16;
+  buffer_.append(text);
+  if (buffer_.size() >= flush_at) return flush();
+  return {};
+}
+
+Result<void> Output::flush() {
+  std::string_view left = buffer_;
+  while (!left.empty()) {
+    const ssize_t n = ::write(STDOUT_FILENO, left.data(), left.size());
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      reader_gone_ = errno == EPIPE;
+      buffer_.clear();
+      return out_of_resource("cannot write to standard output: {}", std::strerror(errno));
+    }
+    used_ = true;
+    left.remove_prefix(static_cast<std::size_t>(n));
+  }
+  buffer_.clear();
+  return {};
+}
+
+void prepare_standard_streams() {
+  // A closed stdout is opened for reading, so that writing to it fails as it should.
+  for (const auto& [fd, mode] : {std::pair{0, O_RDONLY}, {1, O_RDONLY}, {2, O_WRONLY}})
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) ::open("/dev/null", mode);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+Result<std::string> read_stdin(std::size_t limit) {
+  std::string text;
+  while (true) {
+    const std::size_t had = text.size();
+    text.resize(had + (1 << 16));
+    const ssize_t n = ::read(STDIN_FILENO, text.data() + had, text.size() - had);
+    text.resize(had + static_cast<std::size_t>(n > 0 ? n : 0));
+    if (n == 0) return text;
+    if (n < 0 && errno != EINTR) return bad_input("standard input: cannot read: {}", std::strerror(errno));
+    if (text.size() > limit) return bad_input("standard input: more than the {} bytes allowed here", limit);
+  }
+}
+
+Result<std::string> read_text(const std::string& path, std::size_t limit) {
+  if (path == "-") return read_stdin(limit);
+  return read_text_file(path, limit);
+}
+
+void print_error(const Error& error) {
+  const bool colour = use_colour(STDERR_FILENO);
+  const std::string line = fmt::format("knapsack: {}error:{} {}\n", colour ? "\033[31m" : "", colour ? "\033[0m" : "",
+                                       printable(error.message));
+  // One write, so that lines of several processes do not mix; nothing can be done where it fails.
+  [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace knapsack
