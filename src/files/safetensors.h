@@ -26,7 +26,8 @@ struct SafeTensor {
 class SafetensorsFiles {
  public:
   // folder/model.safetensors.index.json if there, else folder/model.safetensors. warnings: e.g. a stray single file.
-  static Result<std::shared_ptr<const SafetensorsFiles>> open_folder(const std::string& folder, std::vector<std::string>& warnings);
+  static Result<std::shared_ptr<const SafetensorsFiles>> open_folder(const std::string& folder,
+                                                                     std::vector<std::string>& warnings);
   static Result<std::shared_ptr<const SafetensorsFiles>> open_file(const std::string& path);
   virtual ~SafetensorsFiles() = default;
   [[nodiscard]] virtual std::span<const SafeTensor> tensors() const = 0;
