@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,13 +23,13 @@ enum class ValueKind : std::uint8_t { input, constant, state, computed };
 using ValueId = int;
 
 struct Value {
-  std::string name;
+  std::string name{};
   ValueKind kind = ValueKind::computed;
-  Rows rows = Rows::tokens;        // activations: symbolic first dimension, T or S
+  Rows rows = Rows::tokens;  // activations: symbolic first dimension, T or S
   DType dtype = DType::F32;
-  std::int64_t cols = 0;           // activations and states
-  std::shared_ptr<const Weight> weight;  // constants
-  int state = -1;                  // state number, for states and what kv_write returns
+  std::int64_t cols = 0;                   // activations and states
+  std::shared_ptr<const Weight> weight{};  // constants
+  int state = -1;                          // state number, for states and what kv_write returns
 };
 
 struct Node {
@@ -40,8 +42,10 @@ struct Node {
 
 class Graph {
  public:
-  // Builders. Names are unique; a node's first output takes the node's name. The shape of the output is inferred
-  // (shape.cc) and a node that does not fit is our own mistake (CHECK): importers check configs and tensors first.
+  // Builders. Names are unique; a node's first output takes the node's name, the next ones NAME.1, NAME.2. The shape
+  // of the output is inferred (shape.cc) and a node that does not fit is our own mistake (CHECK, with the rule it
+  // breaks): importers check configs and tensors first. A constant takes its weight's name;
+  // the same weight again (a tied head) gives the same value.
   ValueId input(std::string name, DType dtype, std::int64_t cols);
   ValueId constant(std::shared_ptr<const Weight> weight);
   ValueId state(std::string name, std::int64_t cols);
@@ -57,15 +61,19 @@ class Graph {
   [[nodiscard]] ValueId find(std::string_view name) const;  // -1 when absent
 
  private:
+  ValueId add(Value value);
+
   std::vector<Value> values_;
   std::vector<Node> nodes_;
+  std::map<std::string, ValueId, std::less<>> ids_;
+  int states_ = 0;
   ValueId output_ = -1;
 };
 
 // Every rule of the IR: SSA order, arity, shapes, attributes known, states threaded, names unique. Names the node.
 Result<void> verify(const Graph& graph);
 
-// `%layers.0.attn.q_proj [T, 64] = linear %a, @w  {..}` one line a node; constants as name, type and shape.
+// `%layers.0.attn.q_proj [T, 64] = linear %a, @w {..}`: one line a node; constants as name, type and shape.
 std::string to_text(const Graph& graph);
 // Reads to_text's form. Constants come back without data (slabs empty).
 Result<Graph> graph_from_text(std::string_view text);

@@ -11,6 +11,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/result.h"
 #include "base/threads.h"
 #include "ops/ops.h"
 #include "tensor/weight.h"
@@ -49,12 +50,12 @@ struct RowInfo {
 };
 
 struct OpCall {
-  std::span<const Operand> in;
-  std::span<const Operand> out;
+  std::span<const Operand> in{};
+  std::span<const Operand> out{};
   const Attrs* attrs = nullptr;
   const RowInfo* rows = nullptr;
   ThreadPool* pool = nullptr;
-  std::span<std::byte> scratch;  // 64-byte aligned, as large as scratch_bytes() asked for
+  std::span<std::byte> scratch{};  // 64-byte aligned, as large as scratch_bytes() asked for
 };
 
 using KernelFn = void (*)(const OpCall&);
@@ -70,6 +71,8 @@ enum class Isa : std::uint8_t { scalar, avx2 };
 std::string_view isa_name(Isa isa);
 std::optional<Isa> isa_from_name(std::string_view name);
 std::span<const Isa> supported_isas();  // what this CPU can run, slowest first
+// KNAPSACK_ISA when it is set (a usage error unless this CPU can run it), else the fastest.
+Result<Isa> choose_isa();
 
 class KernelTable {
  public:

@@ -54,7 +54,10 @@ class Attrs {
   };
   Attrs& set(Attr key, std::int64_t value) { return put({key, value, static_cast<double>(value)}); }
   Attrs& set(Attr key, int value) { return set(key, static_cast<std::int64_t>(value)); }
-  Attrs& set(Attr key, double value) { return put({key, static_cast<std::int64_t>(value), value}); }
+  Attrs& set(Attr key, double value) {
+    const bool fits = value > -0x1p62 && value < 0x1p62;
+    return put({key, fits ? static_cast<std::int64_t>(value) : 0, value});
+  }
   Attrs& set(Attr key, float value) { return set(key, static_cast<double>(value)); }
   [[nodiscard]] std::int64_t i(Attr key, std::int64_t otherwise = 0) const {
     const Entry* e = find(key);

@@ -23,16 +23,19 @@ struct Step {
   std::span<const std::int32_t> selected;
 };
 
-// Called after the op that makes `name`, with its value [rows, cols] (valid only during the call).
+// Called after the op that makes `name`, with its value [rows, cols] (valid only during the call). Float activations
+// only: not the ids, not the router's choice.
 using Tap = std::function<void(std::string_view name, std::int64_t rows, std::int64_t cols, const float* data)>;
 
 class Executor {
  public:
-  // `pool` and `kv` are borrowed. One arena serves all the programs given (the larger size).
+  // `pool` and `kv` are borrowed; several executors (prefill, decode) may share both, one running at a time. Each has
+  // its own arena. A failure is out of memory.
   static Result<std::unique_ptr<Executor>> create(std::shared_ptr<const Program> program, KvCache& kv, ThreadPool& pool,
                                                   Isa isa);
   // Token ids are already checked against the vocabulary, positions against ctx. Returns the logits,
   // [selected, vocab], valid until the next run.
+  // Nothing is selected: the ops behind select_rows are skipped, the result is empty.
   std::span<const float> run(const Step& step);
   void set_tap(Tap tap) { tap_ = std::move(tap); }
   [[nodiscard]] const Program& program() const { return *program_; }
@@ -40,7 +43,12 @@ class Executor {
 
  private:
   struct Bound;  // an op with its operands resolved
+  struct Unmap {
+    std::size_t bytes;
+    void operator()(std::byte* p) const;
+  };
   Executor();
+  void tap(const Bound& bound) const;
 
  public:
   ~Executor();
@@ -48,13 +56,11 @@ class Executor {
  private:
   std::shared_ptr<const Program> program_;
   std::vector<Bound> bound_;
-  struct Free {
-    void operator()(std::byte* p) const;
-  };
-  std::unique_ptr<std::byte, Free> memory_;
+  std::unique_ptr<std::byte, Unmap> memory_{nullptr, Unmap{0}};  // the arena, then the scratch
+  std::span<std::byte> scratch_;
   std::size_t bytes_ = 0;
   ThreadPool* pool_ = nullptr;
-  RowInfo rows_;
+  std::int64_t tokens_ = 0, selected_ = 0;  // rows the operands are set to
   Tap tap_;
 };
 

@@ -19,21 +19,21 @@ enum class Rows : std::uint8_t { tokens, selected };
 enum class SlotKind : std::uint8_t { activation, weight, state };
 
 struct Slot {
-  std::string name;  // the graph's value name, e.g. "layers.3.attn.q_proj"
+  std::string name{};  // the graph's value name, e.g. "layers.3.attn.q_proj"
   SlotKind kind = SlotKind::activation;
   Rows rows = Rows::tokens;
-  DType dtype = DType::F32;     // activations: F32 or I32
+  DType dtype = DType::F32;  // activations: F32 or I32
   std::int64_t cols = 0;
-  std::size_t offset = 0;       // activations: bytes from the arena's start, 64-byte aligned
-  int index = -1;               // weight or state number
+  std::size_t offset = 0;  // activations: bytes from the arena's start, 64-byte aligned
+  int index = -1;          // weight or state number
 };
 
 struct ProgramOp {
   Op op{};
-  std::string name;
-  Attrs attrs;
-  std::vector<int> in;   // slots
-  std::vector<int> out;
+  std::string name{};
+  Attrs attrs{};
+  std::vector<int> in{};  // slots
+  std::vector<int> out{};
 };
 
 struct StateInfo {
@@ -51,6 +51,7 @@ struct Program {
   int ids = -1;     // slot of the token ids, I32 [tokens, 1]
   int logits = -1;  // slot of the result, F32 [selected, vocab]
   std::size_t arena_bytes = 0;
+  std::size_t arena_lower_bound = 0;  // the most bytes alive at one op
 };
 
 }  // namespace knapsack

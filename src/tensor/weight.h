@@ -17,11 +17,11 @@ namespace knapsack {
 // slabs: one pointer a slab. A slab is the whole tensor, or for 3-D tensors kept in pieces (one file tensor an
 // expert) one matrix [N, K] each; then slabs.size() == shape[0].
 struct Weight {
-  std::string name;
+  std::string name{};
   DType dtype = DType::F32;
-  std::vector<std::int64_t> shape;
-  std::vector<const std::byte*> slabs;
-  std::vector<std::shared_ptr<const void>> owners;  // keep alive what slabs point into
+  std::vector<std::int64_t> shape{};
+  std::vector<const std::byte*> slabs{};
+  std::vector<std::shared_ptr<const void>> owners{};  // keep alive what slabs point into
 
   [[nodiscard]] std::int64_t elements() const {
     std::int64_t n = 1;

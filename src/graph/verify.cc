@@ -1,0 +1,110 @@
+// verify(): what lower() and every pass may rely on. Builders cannot make most of these mistakes; a rewriting pass
+// and a hand-written text can.
+#include <set>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/shape.h"
+
+namespace knapsack {
+namespace {
+
+Error at_node(const Node& node, std::string_view problem) {
+  return bad_input("graph: node '{}' ({}): {}", node.name, op_info(node.op).text, problem);
+}
+
+class Verifier {
+ public:
+  explicit Verifier(const Graph& graph) : graph_(graph), defined_(graph.values().size(), false) {}
+
+  Result<void> run() {
+    TRY_VOID(declarations());
+    for (const Node& node : graph_.list()) TRY_VOID(check(node));
+    for (std::size_t id = 0; id < defined_.size(); ++id)
+      if (!defined_[id]) return bad_input("graph: value '{}' is made by no node", graph_.values()[id].name);
+    return output();
+  }
+
+ private:
+  Result<void> declarations() {
+    std::set<std::string_view> names;
+    int inputs = 0;
+    for (std::size_t id = 0; id < graph_.values().size(); ++id) {
+      const Value& v = graph_.values()[id];
+      if (v.name.empty()) return bad_input("graph: value number {} has no name", id);
+      if (!names.insert(v.name).second) return bad_input("graph: two values are named '{}'", v.name);
+      if (v.kind == ValueKind::computed) continue;
+      defined_[id] = true;
+      if (v.kind == ValueKind::input) {
+        if (v.dtype != DType::I32 || v.cols != 1 || v.rows != Rows::tokens || ++inputs > 1)
+          return bad_input("graph: input '{}': the one input is the token ids, I32 [T, 1]", v.name);
+      } else if (v.kind == ValueKind::constant) {
+        if (v.weight == nullptr) return bad_input("graph: constant '{}' has no weight", v.name);
+        TRY_VOID(check_constant(*v.weight));
+        if (v.dtype != v.weight->dtype || v.cols != v.weight->cols())
+          return bad_input("graph: constant '{}' is not described as its weight is", v.name);
+      } else {
+        if (v.cols < 1) return bad_input("graph: state '{}' has {} columns", v.name, v.cols);
+        if (v.state != static_cast<int>(newest_.size()))
+          return bad_input("graph: state '{}' has number {}, expected {}", v.name, v.state, newest_.size());
+        newest_.push_back(static_cast<ValueId>(id));
+      }
+    }
+    if (inputs == 0) return bad_input("graph: there is no input");
+    return {};
+  }
+
+  Result<void> check(const Node& node) {
+    std::vector<const Value*> inputs;
+    for (const ValueId id : node.inputs) {
+      if (!known(id)) return at_node(node, "an input is no value of this graph");
+      const Value& v = graph_.value(id);
+      if (!defined_[static_cast<std::size_t>(id)]) return at_node(node, "'" + v.name + "' is used before it is made");
+      if (v.state >= 0 && newest_[static_cast<std::size_t>(v.state)] != id)
+        return at_node(node, "'" + v.name + "' is an older version of a state: it is written in place");
+      inputs.push_back(&v);
+    }
+    auto shapes = infer(node.op, node.attrs, inputs);
+    if (!shapes) return at_node(node, shapes.error().message);
+    if (shapes->size() != node.outputs.size())
+      return at_node(node, fmt::format("makes {} values, has {} names", shapes->size(), node.outputs.size()));
+    for (std::size_t k = 0; k < shapes->size(); ++k) TRY_VOID(check_output(node, node.outputs[k], (*shapes)[k]));
+    if (graph_.value(node.outputs[0]).name != node.name)
+      return at_node(node, "its first output is named '" + graph_.value(node.outputs[0]).name + "'");
+    return {};
+  }
+
+  Result<void> check_output(const Node& node, ValueId id, const Value& shape) {
+    if (!known(id) || graph_.value(id).kind != ValueKind::computed)
+      return at_node(node, "an output is not a computed value of this graph");
+    const Value& v = graph_.value(id);
+    if (defined_[static_cast<std::size_t>(id)]) return at_node(node, "'" + v.name + "' is made twice");
+    if (v.rows != shape.rows || v.dtype != shape.dtype || v.cols != shape.cols || v.state != shape.state)
+      return at_node(node, fmt::format("'{}' is described as {} columns of {}, the op makes {} of {}", v.name, v.cols,
+                                       name(v.dtype), shape.cols, name(shape.dtype)));
+    defined_[static_cast<std::size_t>(id)] = true;
+    if (v.state >= 0) newest_[static_cast<std::size_t>(v.state)] = id;
+    return {};
+  }
+
+  Result<void> output() const {
+    if (!known(graph_.output())) return bad_input("graph: there is no output");
+    const Value& v = graph_.value(graph_.output());
+    if (v.kind != ValueKind::computed || v.state >= 0 || v.dtype != DType::F32 || v.rows != Rows::selected)
+      return bad_input("graph: output '{}' must be F32 logits of the selected rows", v.name);
+    return {};
+  }
+
+  [[nodiscard]] bool known(ValueId id) const { return id >= 0 && id < static_cast<ValueId>(graph_.values().size()); }
+
+  const Graph& graph_;
+  std::vector<bool> defined_;
+  std::vector<ValueId> newest_;  // by state: the version that is in memory at this point
+};
+
+}  // namespace
+
+Result<void> verify(const Graph& graph) { return Verifier(graph).run(); }
+
+}  // namespace knapsack

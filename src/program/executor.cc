@@ -1,0 +1,140 @@
+#include "program/executor.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace knapsack {
+namespace {
+
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+
+std::size_t aligned(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
+
+}  // namespace
+
+// An op whose operands are resolved. Only the row counts of activations change between steps.
+struct Executor::Bound {
+  const Kernel* kernel = nullptr;
+  const ProgramOp* op = nullptr;
+  Rows rows = Rows::tokens;  // of its result; an op without rows is skipped
+  std::vector<Operand> in{}, out{};
+  std::vector<Rows> in_rows{}, out_rows{};
+
+  void set_rows(std::int64_t tokens, std::int64_t selected) {
+    const auto count = [&](Rows domain) { return domain == Rows::tokens ? tokens : selected; };
+    for (std::size_t i = 0; i < in.size(); ++i) in[i].rows = count(in_rows[i]);
+    for (std::size_t i = 0; i < out.size(); ++i) out[i].rows = count(out_rows[i]);
+  }
+};
+
+Executor::Executor() = default;
+Executor::~Executor() = default;
+
+void Executor::Unmap::operator()(std::byte* p) const { munmap(p, bytes); }
+
+Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<const Program> program, KvCache& kv,
+                                                   ThreadPool& pool, Isa isa) {
+  std::unique_ptr<Executor> executor(new Executor());
+  executor->pool_ = &pool;
+  const KernelTable& kernels = KernelTable::get(isa);
+  const Program& p = *program;
+
+  // Operands before there is memory: enough for kernels to say how much scratch they need.
+  std::size_t scratch = 0;
+  for (const ProgramOp& op : p.ops) {
+    Bound bound{.kernel = &kernels[op.op], .op = &op};
+    CHECK(bound.kernel->run != nullptr);
+    const auto bind = [&](int number, std::vector<Operand>& operands, std::vector<Rows>& rows) {
+      const Slot& slot = p.slots[static_cast<std::size_t>(number)];
+      Operand operand{.cols = slot.cols};
+      if (slot.kind == SlotKind::weight) {
+        operand.weight = p.weights[static_cast<std::size_t>(slot.index)].get();
+        CHECK(!operand.weight->slabs.empty());
+      } else if (slot.kind == SlotKind::state) {
+        operand.state = &kv.state(slot.index);
+        CHECK(operand.state->cols == slot.cols);
+      }
+      operands.push_back(operand);
+      rows.push_back(slot.rows);
+    };
+    for (const int slot : op.in) bind(slot, bound.in, bound.in_rows);
+    for (const int slot : op.out) bind(slot, bound.out, bound.out_rows);
+    bound.rows = p.slots[static_cast<std::size_t>(op.out[0])].rows;
+    bound.set_rows(p.max_tokens, p.max_selected);
+    if (bound.kernel->scratch_bytes != nullptr) {
+      const OpCall shape{.in = bound.in, .out = bound.out, .attrs = &op.attrs, .pool = &pool};
+      scratch = std::max(scratch, bound.kernel->scratch_bytes(shape, kv.ctx(), pool.size()));
+    }
+    executor->bound_.push_back(std::move(bound));
+  }
+
+  const std::size_t arena = aligned(std::max<std::size_t>(p.arena_bytes, 1), 64);
+  executor->bytes_ = aligned(arena + scratch, 64);
+  void* memory = mmap(nullptr, executor->bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    return out_of_resource("a step of {} tokens needs {} MiB of working memory, which is not to be had", p.max_tokens,
+                           executor->bytes_ >> 20);
+  if (executor->bytes_ >= huge_page) madvise(memory, executor->bytes_, MADV_HUGEPAGE);
+  executor->memory_ = {static_cast<std::byte*>(memory), Unmap{executor->bytes_}};
+  executor->scratch_ = {executor->memory_.get() + arena, executor->bytes_ - arena};
+
+  std::byte* base = executor->memory_.get();
+  for (Bound& bound : executor->bound_) {
+    const auto place = [&](std::vector<Operand>& operands, const std::vector<int>& slots) {
+      for (std::size_t i = 0; i < slots.size(); ++i) {
+        const Slot& slot = p.slots[static_cast<std::size_t>(slots[i])];
+        if (slot.kind == SlotKind::activation) operands[i].data = base + slot.offset;
+      }
+    };
+    place(bound.in, bound.op->in);
+    place(bound.out, bound.op->out);
+  }
+  executor->program_ = std::move(program);
+  return executor;
+}
+
+std::span<const float> Executor::run(const Step& step) {
+  const Program& p = *program_;
+  const auto tokens = static_cast<std::int64_t>(step.ids.size());
+  const auto selected = static_cast<std::int64_t>(step.selected.size());
+  CHECK(tokens <= p.max_tokens && selected <= p.max_selected);
+  CHECK(step.positions.size() == step.ids.size() && step.slots.size() == step.ids.size());
+  for (const std::int32_t row : step.selected) CHECK(row >= 0 && row < tokens);
+  if (tokens == 0) return {};
+
+  const bool resized = tokens != tokens_ || selected != selected_;
+  tokens_ = tokens;
+  selected_ = selected;
+  const RowInfo rows{.positions = step.positions, .slots = step.slots, .selected = step.selected};
+  std::byte* base = memory_.get();
+  std::memcpy(base + p.slots[static_cast<std::size_t>(p.ids)].offset, step.ids.data(), step.ids.size_bytes());
+
+  for (Bound& bound : bound_) {
+    if (resized) bound.set_rows(tokens, selected);
+    if (bound.rows == Rows::selected && selected == 0) continue;
+    bound.kernel->run({.in = bound.in,
+                       .out = bound.out,
+                       .attrs = &bound.op->attrs,
+                       .rows = &rows,
+                       .pool = pool_,
+                       .scratch = scratch_});
+    if (tap_) tap(bound);
+  }
+  const Slot& logits = p.slots[static_cast<std::size_t>(p.logits)];
+  return {reinterpret_cast<const float*>(base + logits.offset), static_cast<std::size_t>(selected * logits.cols)};
+}
+
+void Executor::tap(const Bound& bound) const {
+  for (std::size_t i = 0; i < bound.out.size(); ++i) {
+    const Slot& slot = program_->slots[static_cast<std::size_t>(bound.op->out[i])];
+    const Operand& value = bound.out[i];
+    if (slot.kind == SlotKind::activation && slot.dtype == DType::F32)
+      tap_(slot.name, value.rows, value.cols, value.f32());
+  }
+}
+
+}  // namespace knapsack

@@ -1,0 +1,81 @@
+#include "program/kv_cache.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+#include "base/check.h"
+
+namespace knapsack {
+namespace {
+
+constexpr std::size_t mib = std::size_t{1} << 20;
+
+// What this process could ever use: RAM, or the cgroup's limit where that is lower. A larger mapping may well be
+// granted by the kernel and then kill the process when it is touched.
+std::size_t memory_limit() {
+  std::size_t limit =
+      static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    std::ifstream file(path);
+    std::size_t bytes = 0;
+    if (file >> bytes) limit = std::min(limit, bytes);  // "max" does not read as a number
+  }
+  return limit;
+}
+
+Error too_large(double wanted_mib, std::int64_t slots, std::int64_t ctx, DType dtype) {
+  const std::string_view hint = dtype == DType::F32 ? "a smaller --ctx or --kv f16" : "a smaller --ctx";
+  return out_of_resource("the KV cache of {} x {} tokens in {} needs {:.0f} MiB, more memory than there is; use {}",
+                         slots, ctx, name(dtype), wanted_mib, hint);
+}
+
+}  // namespace
+
+void KvCache::Unmap::operator()(std::byte* p) const { munmap(p, bytes); }
+
+Result<KvCache> KvCache::create(std::span<const StateInfo> states, std::int64_t slots, std::int64_t ctx, DType dtype) {
+  CHECK(slots > 0 && ctx > 0 && (dtype == DType::F16 || dtype == DType::F32));
+  KvCache cache;
+  cache.ctx_ = ctx;
+  cache.slots_ = slots;
+  const std::int64_t pages_per_slot = (ctx - 1) / page_tokens + 1;
+
+  double wanted = 0;  // a double does not wrap
+  for (const StateInfo& state : states)
+    wanted += static_cast<double>(slots) * static_cast<double>(pages_per_slot) * page_tokens *
+              static_cast<double>(row_bytes(dtype, state.cols));
+  const double wanted_mib = wanted / static_cast<double>(mib);
+  if (wanted > static_cast<double>(memory_limit())) return too_large(wanted_mib, slots, ctx, dtype);
+  // From here on every product fits: each is at most `wanted`, which is no more than this machine's memory.
+  for (const StateInfo& state : states)
+    cache.bytes_ += static_cast<std::size_t>(slots * pages_per_slot * page_tokens * row_bytes(dtype, state.cols));
+  if (cache.bytes_ == 0) return cache;
+
+  void* memory = mmap(nullptr, cache.bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return too_large(wanted_mib, slots, ctx, dtype);
+  cache.memory_ = {static_cast<std::byte*>(memory), Unmap{cache.bytes_}};
+
+  std::byte* next = cache.memory_.get();
+  const auto pages = static_cast<std::size_t>(slots * pages_per_slot);
+  for (const StateInfo& state : states) {
+    const std::int64_t page_bytes = page_tokens * row_bytes(dtype, state.cols);
+    auto& list = cache.pages_.emplace_back(pages);
+    for (auto& page : list) {
+      page = next;
+      next += page_bytes;
+    }
+  }
+  for (std::size_t i = 0; i < states.size(); ++i)
+    cache.views_.push_back({.pages = cache.pages_[i],
+                            .pages_per_slot = pages_per_slot,
+                            .page_tokens = page_tokens,
+                            .cols = states[i].cols,
+                            .dtype = dtype});
+  return cache;
+}
+
+}  // namespace knapsack
