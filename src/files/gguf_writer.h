@@ -1,4 +1,5 @@
-// Writes a GGUF v3 file: metadata in the order added, tensors aligned to 32, aside and renamed.
+// Writes a GGUF v3 file: metadata in the order added, tensors aligned to 32, aside and renamed. One tensor is in memory
+// at a time. Not for other alignments or splits.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,8 @@ namespace knapsack {
 
 class GgufWriter {
  public:
+  // Keys and tensor names are each added once, are UTF-8 and not empty; names have at most 63 bytes (llama.cpp's
+  // limit).
   void add_u32(std::string key, std::uint32_t value);
   void add_f32(std::string key, float value);
   void add_bool(std::string key, bool value);
@@ -23,10 +26,10 @@ class GgufWriter {
   void add_f32s(std::string key, std::span<const float> values);
   void add_i32s(std::string key, std::span<const std::int32_t> values);
   // `produce` is called once, during write(), and fills exactly the tensor's bytes.
-  // shape: row-major, outermost first.
+  // shape: row-major, outermost first; 1 to 4 dimensions, rows of whole blocks. dtype: one that GGUF has.
   void add_tensor(std::string name, DType dtype, std::vector<std::int64_t> shape,
                   std::function<Result<void>(std::span<std::byte>)> produce);
-  // progress: called with bytes done and in all.
+  // progress: called with bytes of tensors done and in all. After an error, `path` is as it was before.
   Result<void> write(const std::string& path, const std::function<void(std::uint64_t, std::uint64_t)>& progress = {});
 
  private:
@@ -40,6 +43,8 @@ class GgufWriter {
     std::vector<std::int64_t> shape;
     std::function<Result<void>(std::span<std::byte>)> produce;
   };
+  void add(std::string key, std::vector<std::byte> encoded);
+  [[nodiscard]] std::vector<std::byte> encode_header() const;
   std::vector<Entry> entries_;
   std::vector<Tensor> tensors_;
 };

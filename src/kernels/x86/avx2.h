@@ -1,0 +1,67 @@
+// Small AVX2 pieces shared by the kernels here. Included by *_avx2.cc files only, which are compiled for AVX2, FMA and
+// F16C; everything is in an unnamed namespace so that no other file's copy of a function is replaced by one of these.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/half.h"
+
+#define KNAP_INLINE inline __attribute__((always_inline))
+
+namespace knapsack {
+namespace {
+
+// ((l0+l4)+(l2+l6)) + ((l1+l5)+(l3+l7)): the one order in which lanes are summed (matmul.h).
+KNAP_INLINE float lane_sum(__m256 v) {
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+// The lane sums of four vectors, in the same order each.
+KNAP_INLINE __m128 lane_sums(__m256 a, __m256 b, __m256 c, __m256 d) {
+  const auto fold = [](__m256 v) { return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)); };
+  __m128 f0 = fold(a);
+  __m128 f1 = fold(b);
+  __m128 f2 = fold(c);
+  __m128 f3 = fold(d);
+  _MM_TRANSPOSE4_PS(f0, f1, f2, f3);
+  return _mm_add_ps(_mm_add_ps(f0, f2), _mm_add_ps(f1, f3));
+}
+
+KNAP_INLINE float lane_max(__m256 v) {
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
+// All bits set in the first `count` lanes (1 to 7).
+KNAP_INLINE __m256i first_lanes(std::int64_t count) {
+  alignas(32) static constexpr std::int32_t ones[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(ones + 8 - count));
+}
+
+KNAP_INLINE __m256 load_halves(const std::byte* p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+
+// The f16 at p in every lane.
+KNAP_INLINE __m256 broadcast_half(const std::byte* p) {
+  return _mm256_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(load_unaligned<std::uint16_t>(p))));
+}
+
+KNAP_INLINE float load_half_avx2(const std::byte* p) {
+  return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(load_unaligned<std::uint16_t>(p))));
+}
+
+KNAP_INLINE __m128i load_8_bytes(const std::byte* p) { return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)); }
+KNAP_INLINE __m128i load_16_bytes(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+KNAP_INLINE __m256i load_32_bytes(const std::byte* p) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+}
+
+}  // namespace
+}  // namespace knapsack

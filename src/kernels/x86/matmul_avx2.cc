@@ -1,0 +1,357 @@
+// The AVX2 pieces of matmul(): see matmul.h for the sums they make.
+// One to three tokens: weights are decoded in registers and multiplied at once, four rows side by side. More tokens: a
+// panel of rows is decoded to L1, 512 columns at a time, and multiplied with all tokens in tiles of 4 rows x 3 tokens,
+// which keep twelve sums, three activations and one weight vector in the sixteen registers.
+#include <algorithm>
+#include <array>
+
+#include "kernels/x86/decode_avx2.h"
+#include "kernels/x86/x86.h"
+
+namespace knapsack {
+namespace {
+
+constexpr std::int64_t tile_rows = 4;
+constexpr std::int64_t tile_tokens = 3;
+
+// Adds the bias and stores y[row..row+count) of one token.
+KNAP_INLINE void finish(const MatmulJob& job, std::int64_t token, std::int64_t row, std::int64_t count, __m128 sums) {
+  float* y = job.y + token * job.y_stride + row;
+  if (count == tile_rows) {
+    if (job.bias != nullptr) sums = _mm_add_ps(sums, _mm_loadu_ps(job.bias + row));
+    _mm_storeu_ps(y, sums);
+    return;
+  }
+  alignas(16) float each[tile_rows];
+  _mm_store_ps(each, sums);
+  for (std::int64_t i = 0; i < count; ++i) y[i] = job.bias != nullptr ? each[i] + job.bias[row + i] : each[i];
+}
+
+// Products of rows [row, row + R) with T tokens from `token` on, for formats in blocks. R is 4, or 1 at the end.
+template <class D, int R, int T>
+KNAP_INLINE void dot_blocks(const MatmulJob& job, std::int64_t row, std::int64_t token) {
+  const std::int64_t stride = job.cols / D::block * D::bytes;
+  const std::byte* p = job.w + row * stride;
+  const float* x = job.x + token * job.x_stride;
+  __m256 sum[4][T];
+#pragma GCC unroll 4
+  for (int r = 0; r < 4; ++r)
+#pragma GCC unroll 3
+    for (int t = 0; t < T; ++t) sum[r][t] = _mm256_setzero_ps();
+  for (std::int64_t c = 0; c < job.cols; c += D::block, p += D::bytes) {
+    typename D::State state[R];
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) state[r] = D::open(p + r * stride);
+#pragma GCC unroll 8
+    for (int g = 0; g < D::block / 32; ++g) {
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        __m256 w[4];
+        D::group(p + r * stride, state[r], g, w);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i)
+#pragma GCC unroll 3
+          for (int t = 0; t < T; ++t)
+            sum[r][t] = _mm256_fmadd_ps(w[i], _mm256_loadu_ps(x + t * job.x_stride + c + 32 * g + 8 * i), sum[r][t]);
+      }
+    }
+  }
+#pragma GCC unroll 3
+  for (int t = 0; t < T; ++t) finish(job, token + t, row, R, lane_sums(sum[0][t], sum[1][t], sum[2][t], sum[3][t]));
+}
+
+// The same for formats without blocks, whose rows may end anywhere.
+template <class L, int R, int T>
+KNAP_INLINE void dot_plain(const MatmulJob& job, std::int64_t row, std::int64_t token) {
+  const std::int64_t stride = job.cols * L::bytes;
+  const std::byte* p = job.w + row * stride;
+  const float* x = job.x + token * job.x_stride;
+  __m256 sum[4][T];
+#pragma GCC unroll 4
+  for (int r = 0; r < 4; ++r)
+#pragma GCC unroll 3
+    for (int t = 0; t < T; ++t) sum[r][t] = _mm256_setzero_ps();
+  std::int64_t c = 0;
+  for (; c + 8 <= job.cols; c += 8) {
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      const __m256 w = L::eight(p + r * stride + c * L::bytes);
+#pragma GCC unroll 3
+      for (int t = 0; t < T; ++t) sum[r][t] = _mm256_fmadd_ps(w, _mm256_loadu_ps(x + t * job.x_stride + c), sum[r][t]);
+    }
+  }
+  if (const std::int64_t left = job.cols - c; left > 0) {
+    const __m256i mask = first_lanes(left);
+    for (int r = 0; r < R; ++r) {
+      std::array<std::byte, 8 * L::bytes> last{};
+      std::copy_n(p + r * stride + c * L::bytes, left * L::bytes, last.data());
+      const __m256 w = L::eight(last.data());
+      for (int t = 0; t < T; ++t)
+        sum[r][t] = _mm256_fmadd_ps(w, _mm256_maskload_ps(x + t * job.x_stride + c, mask), sum[r][t]);
+    }
+  }
+#pragma GCC unroll 3
+  for (int t = 0; t < T; ++t) finish(job, token + t, row, R, lane_sums(sum[0][t], sum[1][t], sum[2][t], sum[3][t]));
+}
+
+template <class D, int R, int T>
+KNAP_INLINE void dot_any(const MatmulJob& job, std::int64_t row, std::int64_t token) {
+  if constexpr (requires { D::block; }) {
+    dot_blocks<D, R, T>(job, row, token);
+  } else {
+    dot_plain<D, R, T>(job, row, token);
+  }
+}
+
+template <class D, int T>
+void dot_rows(const MatmulJob& job, std::int64_t begin, std::int64_t end) {
+  std::int64_t row = begin;
+  for (; row + tile_rows <= end; row += tile_rows) dot_any<D, tile_rows, T>(job, row, 0);
+  for (; row < end; ++row) dot_any<D, 1, T>(job, row, 0);
+}
+
+// `count` weights from p on, whole blocks or the end of a row, and zeros up to a multiple of 8.
+template <class D>
+void decode(const std::byte* p, std::int64_t count, float* out) {
+  if constexpr (requires { D::block; }) {
+    for (; count > 0; count -= D::block, p += D::bytes, out += D::block) {
+      const typename D::State state = D::open(p);
+#pragma GCC unroll 8
+      for (int g = 0; g < D::block / 32; ++g) {
+        __m256 w[4];
+        D::group(p, state, g, w);
+        for (int i = 0; i < 4; ++i) _mm256_storeu_ps(out + 32 * g + 8 * i, w[i]);
+      }
+    }
+  } else {
+    std::int64_t c = 0;
+    for (; c + 8 <= count; c += 8) _mm256_storeu_ps(out + c, D::eight(p + c * D::bytes));
+    if (c == count) return;
+    std::array<std::byte, 8 * D::bytes> last{};
+    std::copy_n(p + c * D::bytes, (count - c) * D::bytes, last.data());
+    _mm256_storeu_ps(out + c, D::eight(last.data()));
+  }
+}
+
+using DecodeFn = void (*)(const std::byte* p, std::int64_t count, float* out);
+using DotFn = void (*)(const MatmulJob& job, std::int64_t begin, std::int64_t end);
+
+struct Format {
+  DecodeFn decode = nullptr;             // null: FormatInfo::decode
+  std::array<DotFn, tile_tokens> dot{};  // by tokens - 1; null: through a decoded panel
+};
+
+template <class D>
+constexpr Format vectorized() {
+  return {decode<D>, {dot_rows<D, 1>, dot_rows<D, 2>, dot_rows<D, 3>}};
+}
+
+constexpr Format format_of(DType dtype) {
+  switch (dtype) {
+    case DType::F32:
+      return vectorized<LoadF32>();
+    case DType::F16:
+      return vectorized<LoadF16>();
+    case DType::BF16:
+      return vectorized<LoadBF16>();
+    case DType::F8_E4M3:
+      return vectorized<LoadF8_E4M3>();
+    case DType::F8_B32:
+      return vectorized<DecodeF8_B32>();
+    case DType::Q4_0:
+      return vectorized<DecodeQ4_0>();
+    case DType::Q4_1:
+      return vectorized<DecodeQ4_1>();
+    case DType::Q5_0:
+      return vectorized<DecodeQ5_0>();
+    case DType::Q5_1:
+      return vectorized<DecodeQ5_1>();
+    case DType::Q8_0:
+      return vectorized<DecodeQ8_0>();
+    case DType::Q2_K:
+      return vectorized<DecodeQ2_K>();
+    case DType::Q3_K:
+      return vectorized<DecodeQ3_K>();
+    case DType::Q4_K:
+      return vectorized<DecodeQ4_K>();
+    case DType::Q5_K:
+      return vectorized<DecodeQ5_K>();
+    case DType::Q6_K:
+      return vectorized<DecodeQ6_K>();
+    case DType::IQ4_NL:
+      return vectorized<DecodeIQ4_NL>();
+    case DType::IQ4_XS:
+      return vectorized<DecodeIQ4_XS>();
+    case DType::MXFP4:
+      return vectorized<DecodeMXFP4>();
+    case DType::G4:
+      return vectorized<DecodeG4>();
+    case DType::G8:
+      return vectorized<DecodeG8>();
+    default:
+      return {};
+  }
+}
+
+constexpr auto format_table = std::to_array<Format>({
+#define KNAP_FORMAT(id, ggml, block, bytes) format_of(DType::id),
+#include "tensor/formats.inc"
+#undef KNAP_FORMAT
+});
+
+// Columns [col, col + count) of a row; out is filled up with zeros to a multiple of 8.
+void decode_piece(const MatmulJob& job, std::int64_t row, std::int64_t col, std::int64_t count, float* out) {
+  const FormatInfo& f = format(job.dtype);
+  const std::byte* p = job.w + row * row_bytes(job.dtype, job.cols) + col / f.block * f.block_bytes;
+  if (const DecodeFn fast = format_table[static_cast<std::size_t>(job.dtype)].decode; fast != nullptr) {
+    fast(p, count, out);
+    return;
+  }
+  f.decode(p, out, count / f.block);
+  for (; count % 8 != 0; ++count) out[count] = 0;
+}
+
+// One tile of a decoded panel: four rows of `w` (matmul_depth apart) with T tokens of x, over `count` columns, added to
+// the sums so far (before: [4 rows, before_stride] from the tile's first token on) or to nothing.
+template <int T>
+KNAP_INLINE void multiply_tile(const float* w, const float* x, std::int64_t x_stride, std::int64_t count,
+                               const __m256* before, std::int64_t before_stride, __m256 (&sum)[4][T]) {
+#pragma GCC unroll 4
+  for (int r = 0; r < 4; ++r)
+#pragma GCC unroll 3
+    for (int t = 0; t < T; ++t) sum[r][t] = before != nullptr ? before[r * before_stride + t] : _mm256_setzero_ps();
+  std::int64_t c = 0;
+  for (; c + 8 <= count; c += 8) {
+    __m256 activation[T];
+#pragma GCC unroll 3
+    for (int t = 0; t < T; ++t) activation[t] = _mm256_loadu_ps(x + t * x_stride + c);
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; ++r) {
+      const __m256 weight = _mm256_load_ps(w + r * matmul_depth + c);
+#pragma GCC unroll 3
+      for (int t = 0; t < T; ++t) sum[r][t] = _mm256_fmadd_ps(weight, activation[t], sum[r][t]);
+    }
+  }
+  if (c == count) return;
+  const __m256i mask = first_lanes(count - c);
+  for (int r = 0; r < 4; ++r)
+    for (int t = 0; t < T; ++t)
+      sum[r][t] = _mm256_fmadd_ps(_mm256_load_ps(w + r * matmul_depth + c),
+                                  _mm256_maskload_ps(x + t * x_stride + c, mask), sum[r][t]);
+}
+
+struct Piece {
+  std::int64_t col, count;  // columns of the piece
+  bool first, last;         // of the row's pieces
+  std::int64_t stride;      // tokens a row of partial sums
+};
+
+template <int T>
+void tile(const MatmulJob& job, const Piece& piece, const float* w, std::int64_t row, std::int64_t rows,
+          std::int64_t token, __m256* partial) {
+  __m256 sum[4][T];
+  multiply_tile<T>(w, job.x + token * job.x_stride + piece.col, job.x_stride, piece.count,
+                   piece.first ? nullptr : partial, piece.stride, sum);
+  if (piece.last) {
+    for (int t = 0; t < T; ++t)
+      finish(job, token + t, row, rows, lane_sums(sum[0][t], sum[1][t], sum[2][t], sum[3][t]));
+    return;
+  }
+  for (int r = 0; r < 4; ++r)
+    for (int t = 0; t < T; ++t) partial[r * piece.stride + t] = sum[r][t];
+}
+
+// Rows [row, row + rows) of one panel for tokens [begin, end).
+void multiply_panel(const MatmulJob& job, std::int64_t row, std::int64_t rows, std::int64_t begin, std::int64_t end,
+                    float* panel, __m256* partial) {
+  for (std::int64_t col = 0; col < job.cols; col += matmul_depth) {
+    const Piece piece{.col = col,
+                      .count = std::min(matmul_depth, job.cols - col),
+                      .first = col == 0,
+                      .last = col + matmul_depth >= job.cols,
+                      .stride = end - begin};
+    for (std::int64_t r = 0; r < rows; ++r) decode_piece(job, row + r, col, piece.count, panel + r * matmul_depth);
+    for (std::int64_t token = begin; token < end; token += tile_tokens) {
+      for (std::int64_t r = 0; r < rows; r += tile_rows) {
+        const float* w = panel + r * matmul_depth;
+        const std::int64_t count = std::min(tile_rows, rows - r);
+        __m256* sums = partial + r * piece.stride + token - begin;
+        switch (end - token) {
+          case 1:
+            tile<1>(job, piece, w, row + r, count, token, sums);
+            break;
+          case 2:
+            tile<2>(job, piece, w, row + r, count, token, sums);
+            break;
+          default:
+            tile<3>(job, piece, w, row + r, count, token, sums);
+            break;
+        }
+      }
+    }
+  }
+}
+
+void avx2_rows(const MatmulJob& job, std::int64_t begin, std::int64_t end, std::span<float> scratch) {
+  if (job.tokens <= tile_tokens) {
+    const DotFn dot = format_table[static_cast<std::size_t>(job.dtype)].dot[static_cast<std::size_t>(job.tokens - 1)];
+    if (dot != nullptr) return dot(job, begin, end);
+  }
+  float* panel = scratch.data();
+  auto* partial = reinterpret_cast<__m256*>(panel + matmul_panel * matmul_depth);
+  // Rows that the last tile lacks are multiplied too, and not stored; they must only be defined.
+  if (end % tile_rows != 0) std::fill_n(panel, matmul_panel * matmul_depth, 0.0F);
+  for (std::int64_t token = 0; token < job.tokens; token += matmul_tokens) {
+    const std::int64_t last = std::min(token + matmul_tokens, job.tokens);
+    for (std::int64_t row = begin; row < end; row += matmul_panel)
+      multiply_panel(job, row, std::min(matmul_panel, end - row), token, last, panel, partial);
+  }
+}
+
+// y += sum over R rows of x[r] * w[r], for one token; w rows are matmul_depth apart.
+template <int R>
+KNAP_INLINE void add_rows(const float* x, const float* w, std::int64_t count, float* y) {
+  __m256 factor[R];
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) factor[r] = _mm256_broadcast_ss(x + r);
+  std::int64_t c = 0;
+  for (; c + 8 <= count; c += 8) {
+    __m256 sum = _mm256_loadu_ps(y + c);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) sum = _mm256_fmadd_ps(factor[r], _mm256_load_ps(w + r * matmul_depth + c), sum);
+    _mm256_storeu_ps(y + c, sum);
+  }
+  if (c == count) return;
+  const __m256i mask = first_lanes(count - c);
+  __m256 sum = _mm256_maskload_ps(y + c, mask);
+  for (int r = 0; r < R; ++r) sum = _mm256_fmadd_ps(factor[r], _mm256_load_ps(w + r * matmul_depth + c), sum);
+  _mm256_maskstore_ps(y + c, mask, sum);
+}
+
+void avx2_columns(const MatmulJob& job, std::int64_t begin, std::int64_t end, std::span<float> scratch) {
+  float* panel = scratch.data();
+  for (std::int64_t col = begin; col < end; col += matmul_depth) {
+    const std::int64_t count = std::min(matmul_depth, end - col);
+    for (std::int64_t t = 0; t < job.tokens; ++t) std::fill_n(job.y + t * job.y_stride + col, count, 0.0F);
+    for (std::int64_t row = 0; row < job.rows; row += matmul_panel) {
+      const std::int64_t rows = std::min(matmul_panel, job.rows - row);
+      for (std::int64_t r = 0; r < rows; ++r) decode_piece(job, row + r, col, count, panel + r * matmul_depth);
+      for (std::int64_t t = 0; t < job.tokens; ++t) {
+        const float* x = job.x + t * job.x_stride + row;
+        float* y = job.y + t * job.y_stride + col;
+        std::int64_t r = 0;
+        for (; r + 4 <= rows; r += 4) add_rows<4>(x + r, panel + r * matmul_depth, count, y);
+        for (; r < rows; ++r) add_rows<1>(x + r, panel + r * matmul_depth, count, y);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+const MatmulTable& avx2_matmul() {
+  static constexpr MatmulTable table{.rows = avx2_rows, .columns = avx2_columns};
+  return table;
+}
+
+}  // namespace knapsack

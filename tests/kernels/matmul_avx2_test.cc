@@ -1,0 +1,144 @@
+// The AVX2 product: close to the scalar one, and the same bits for any number of tokens and threads.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include "kernels/matmul.h"
+#include "kernels/random_weight.h"
+
+#if defined(__x86_64__)
+#include "kernels/x86/x86.h"
+
+namespace knapsack {
+namespace {
+
+bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+
+struct Shape {
+  std::int64_t rows, cols;
+};
+
+std::vector<float> product(const MatmulTable& table, const MatmulJob& shape, const std::vector<float>& x,
+                           std::int64_t first, std::int64_t tokens, ThreadPool& pool) {
+  MatmulJob job = shape;
+  const std::int64_t out = job.transposed ? job.cols : job.rows;
+  std::vector<float> y(static_cast<std::size_t>(tokens * out), NAN);
+  // As the executor gives it: aligned. Filled, so that a kernel that reads what it did not write shows.
+  const std::size_t bytes = matmul_scratch_bytes(tokens, job.cols, pool.size());
+  std::vector<float> scratch(bytes / sizeof(float) + 16, NAN);
+  auto* at = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(scratch.data()) + 63) / 64 * 64);
+  job.x = x.data() + first * job.x_stride;
+  job.y = y.data();
+  job.y_stride = out;
+  job.tokens = tokens;
+  matmul(table, {&job, 1}, pool, {at, bytes});
+  return y;
+}
+
+void check(DType dtype, Shape s, bool transposed) {
+  SCOPED_TRACE(std::string(name(dtype)) + " [" + std::to_string(s.rows) + ", " + std::to_string(s.cols) +
+               (transposed ? "] transposed" : "]"));
+  constexpr std::int64_t most = 131;  // more than matmul_tokens, and no multiple of a tile
+  const testing::RandomMatrix w(dtype, s.rows, s.cols, 11);
+  const std::int64_t in = transposed ? s.rows : s.cols;
+  const std::int64_t out = transposed ? s.cols : s.rows;
+  const auto x = testing::random_floats(most * in, 12);
+  const auto bias = testing::random_floats(out, 13);
+  const MatmulJob job{.x_stride = in,
+                      .dtype = dtype,
+                      .w = w.data(),
+                      .rows = s.rows,
+                      .cols = s.cols,
+                      .bias = transposed ? nullptr : bias.data(),
+                      .transposed = transposed};
+  ThreadPool one(1);
+  const auto all = product(avx2_matmul(), job, x, 0, most, one);
+
+  // Fused sums differ from rounded ones by at most an ulp of each partial sum.
+  const auto scalar = product(scalar_matmul(), job, x, 0, 4, one);
+  for (std::int64_t t = 0; t < 4; ++t)
+    for (std::int64_t o = 0; o < out; ++o) {
+      double size = transposed ? 0 : std::fabs(bias[static_cast<std::size_t>(o)]);
+      for (std::int64_t i = 0; i < in; ++i)
+        size += std::fabs(static_cast<double>(x[static_cast<std::size_t>(t * in + i)]) *
+                          w.value(transposed ? i : o, transposed ? o : i));
+      const auto at = static_cast<std::size_t>(t * out + o);
+      ASSERT_NEAR(all[at], scalar[at], size * 1e-6) << "token " << t << " output " << o;
+    }
+
+  for (const int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    for (std::int64_t tokens = 1; tokens <= most; tokens = tokens < 17 ? tokens + 1 : tokens + 111) {
+      const std::int64_t first = (most - tokens) / 2;
+      const auto some = product(avx2_matmul(), job, x, first, tokens, pool);
+      for (std::size_t i = 0; i < some.size(); ++i)
+        ASSERT_EQ(std::bit_cast<std::uint32_t>(some[i]),
+                  std::bit_cast<std::uint32_t>(all[static_cast<std::size_t>(first * out) + i]))
+            << tokens << " tokens, " << threads << " threads, element " << i;
+      if (threads > 1 && tokens > 4) break;
+    }
+  }
+}
+
+TEST(MatmulAvx2, EveryFormatIsCloseToScalarAndTheSameForAnyTokensAndThreads) {
+  if (!has_avx2()) GTEST_SKIP() << "no AVX2";
+  for (const FormatInfo& f : all_formats()) {
+    if (f.block == 1) {
+      for (const Shape s : {Shape{21, 83}, Shape{8, 3}, Shape{3, 1031}}) {
+        check(f.dtype, s, false);
+        check(f.dtype, s, true);
+      }
+    } else {
+      check(f.dtype, {21, 3 * f.block}, false);
+      check(f.dtype, {9, 5 * 256}, false);  // pieces of 512, 512 and 256 columns
+      check(f.dtype, {21, 3 * f.block}, true);
+    }
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(MatmulAvx2, ColumnsBeyondTheEndAreNotRead) {
+  if (!has_avx2()) GTEST_SKIP() << "no AVX2";
+  // What follows a row of x or of w is another row; a NaN there must not leak.
+  const std::vector<float> w = {1, 2, 3, NAN, NAN, NAN};
+  const std::vector<float> x = {1, 1, 1, NAN, NAN, NAN, NAN, NAN};
+  ThreadPool pool(1);
+  MatmulJob job{
+      .x_stride = 3, .dtype = DType::F32, .w = reinterpret_cast<const std::byte*>(w.data()), .rows = 1, .cols = 3};
+  EXPECT_EQ(product(avx2_matmul(), job, x, 0, 1, pool)[0], 6.0F);
+  job.rows = 2;
+  EXPECT_EQ(product(avx2_matmul(), job, x, 0, 1, pool)[0], 6.0F);
+  const std::vector<float> four = {1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4};
+  job.rows = 1;
+  EXPECT_EQ(product(avx2_matmul(), job, four, 0, 4, pool), (std::vector<float>{6, 12, 18, 24}));
+}
+
+TEST(MatmulAvx2, InfinityAndNanInAWeightStayInTheirOutput) {
+  if (!has_avx2()) GTEST_SKIP() << "no AVX2";
+  std::vector<float> w(6 * 40, 1.0F);
+  w[40 + 7] = INFINITY;
+  w[3 * 40 + 39] = NAN;
+  const std::vector<float> x(5 * 40, 1.0F);
+  ThreadPool pool(1);
+  const MatmulJob job{
+      .x_stride = 40, .dtype = DType::F32, .w = reinterpret_cast<const std::byte*>(w.data()), .rows = 6, .cols = 40};
+  for (const std::int64_t tokens : {1, 5}) {
+    const auto y = product(avx2_matmul(), job, x, 0, tokens, pool);
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      if (i % 6 == 1)
+        EXPECT_TRUE(std::isinf(y[i]));
+      else if (i % 6 == 3)
+        EXPECT_TRUE(std::isnan(y[i]));
+      else
+        EXPECT_EQ(y[i], 40.0F);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace knapsack
+#endif
