@@ -3,15 +3,29 @@ include_guard()
 
 set(KNAP_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Werror)
 
+# What every library of ours is compiled with. BUILD_INTERFACE: none of it reaches who links an installed Knapsack.
 add_library(knap_flags INTERFACE)
-target_compile_options(knap_flags INTERFACE ${KNAP_WARNINGS} -fno-math-errno -ffp-contract=off)
-target_include_directories(knap_flags INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/src>)
+target_compile_features(knap_flags INTERFACE cxx_std_20)
+# No contraction into FMA and no errno: the scalar kernels are the definition, so they give the same bits everywhere.
+# A section a function, so that the linker can drop what a program does not call.
+target_compile_options(knap_flags INTERFACE
+  "$<BUILD_INTERFACE:${KNAP_WARNINGS};-fno-math-errno;-ffp-contract=off;-ffunction-sections;-fdata-sections>")
+target_include_directories(knap_flags INTERFACE
+  $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/src> $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/gen>)
+target_link_options(knap_flags INTERFACE "$<BUILD_INTERFACE:-Wl,--gc-sections>")
 if(KNAPSACK_SANITIZE)
-  target_compile_options(knap_flags INTERFACE -fsanitize=${KNAPSACK_SANITIZE} -fno-omit-frame-pointer -g)
-  target_link_options(knap_flags INTERFACE -fsanitize=${KNAPSACK_SANITIZE})
+  target_compile_options(knap_flags INTERFACE
+    "$<BUILD_INTERFACE:-fsanitize=${KNAPSACK_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all;-g1>")
+  target_link_options(knap_flags INTERFACE $<BUILD_INTERFACE:-fsanitize=${KNAPSACK_SANITIZE}>)
 endif()
 if(KNAPSACK_FUZZ)
-  target_compile_options(knap_flags INTERFACE -fsanitize=fuzzer-no-link)
+  target_compile_options(knap_flags INTERFACE $<BUILD_INTERFACE:-fsanitize=fuzzer-no-link>)
+endif()
+
+# A linker that takes a fraction of the time, where there is one.
+find_program(KNAP_LLD NAMES ld.lld)
+if(KNAP_LLD AND NOT KNAPSACK_FUZZ)
+  target_link_options(knap_flags INTERFACE $<BUILD_INTERFACE:-fuse-ld=lld>)
 endif()
 
 # knap_module(NAME [DEPS modules...] [LIBS libraries...]): src/NAME/**/*.cc without tests and fuzz targets.
@@ -40,16 +54,20 @@ function(knap_module name)
   foreach(dep ${M_DEPS})
     target_link_libraries(knap_${name} ${visibility} knap_${dep})
   endforeach()
+  set_property(GLOBAL APPEND PROPERTY KNAP_MODULES ${name})
 endfunction()
 
-# knap_fuzz_targets(): every src/**/X_fuzz.cc becomes the program fuzz_X.
+# knap_fuzz_targets(): every src/**/X_fuzz.cc becomes the program fuzz/fuzz_X; all of them are the target fuzz_targets.
 function(knap_fuzz_targets)
   file(GLOB_RECURSE targets CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*_fuzz.cc)
+  add_custom_target(fuzz_targets)
   foreach(source ${targets})
     get_filename_component(name ${source} NAME_WE)
     string(REGEX REPLACE "_fuzz$" "" name ${name})
     add_executable(fuzz_${name} ${source})
     target_link_libraries(fuzz_${name} PRIVATE knap_pipeline)
     target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+    set_target_properties(fuzz_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+    add_dependencies(fuzz_targets fuzz_${name})
   endforeach()
 endfunction()

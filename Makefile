@@ -1,0 +1,104 @@
+# What one does with Knapsack, one word each; `make help` lists them. CMake does the building (CMakeLists.txt).
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+
+JOBS ?= $(shell nproc)
+BUILD ?= build
+PREFIX ?= /usr/local
+DESTDIR ?=
+MODEL ?= models/SmolLM2-135M-Instruct.Q4_1.gguf
+TIME ?= 60
+
+# One cargo target folder and one compiler cache for all builds of this checkout.
+export KNAPSACK_CARGO_TARGET_DIR ?= $(CURDIR)/.cache/cargo
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
+
+configure = cmake -S . -B $(1) -G Ninja -DCMAKE_BUILD_TYPE=$(2) $(3) >$(1).log 2>&1 || { cat $(1).log; exit 1; }; rm -f $(1).log
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## set up, build, fetch SmolLM2 and talk to it
+	@tools/setup/setup.sh demo
+	@$(call configure,$(BUILD),Release,)
+	@cmake --build $(BUILD) --target knapsack
+	@tools/demo.sh $(BUILD)/src/knapsack $(MODEL)
+
+.PHONY: build
+build: ## set up and build everything
+	@tools/setup/setup.sh build
+	@$(call configure,$(BUILD),Release,)
+	@cmake --build $(BUILD)
+
+.PHONY: test
+test: ## set up, build and run all tests (offline after set-up)
+	@tools/setup/setup.sh test
+	@$(call configure,$(BUILD),Release,)
+	@cmake --build $(BUILD)
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+
+.PHONY: test-full
+test-full: ## the long tests: larger models, other engines (fetches them; about an hour the first time)
+	@tools/setup/setup.sh full
+	@$(call configure,$(BUILD),Release,)
+	@cmake --build $(BUILD)
+	@.venv/bin/python tools/test_full.py --binary $(BUILD)/src/knapsack
+
+.PHONY: format
+format: ## clang-format everything
+	@tools/setup/setup.sh lint
+	@tools/lint/format --fix
+
+.PHONY: lint
+lint: ## clang-format, layers, lists, text, paths, clang-tidy
+	@tools/setup/setup.sh lint
+	@$(call configure,$(BUILD),Release,)
+	@tools/lint/all $(BUILD)
+
+.PHONY: fuzz
+fuzz: ## fuzz each parser for TIME seconds (60)
+	@tools/setup/setup.sh fuzz
+	@$(call configure,build-fuzz,RelWithDebInfo,-DCMAKE_C_COMPILER=clang-14 -DCMAKE_CXX_COMPILER=clang++-14 -DKNAPSACK_FUZZ=ON -DKNAPSACK_TESTS=OFF -DKNAPSACK_SANITIZE=address$(comma)undefined)
+	@cmake --build build-fuzz --target fuzz_targets
+	@tools/fuzz.sh build-fuzz $(TIME)
+
+comma := ,
+
+.PHONY: asan
+asan: ## all tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@tools/setup/setup.sh test
+	@$(call configure,build-asan,RelWithDebInfo,-DKNAPSACK_SANITIZE=address$(comma)undefined)
+	@cmake --build build-asan
+	@ctest --test-dir build-asan --output-on-failure -j $(JOBS)
+
+.PHONY: tsan
+tsan: ## the threaded tests under ThreadSanitizer
+	@tools/setup/setup.sh test
+	@$(call configure,build-tsan,RelWithDebInfo,-DKNAPSACK_SANITIZE=thread)
+	@cmake --build build-tsan --target threaded_tests
+	@ctest --test-dir build-tsan --output-on-failure -j $(JOBS) -L '^threaded$$'
+
+.PHONY: bench
+bench: ## measure this machine (kernels, prefill, decode)
+	@tools/setup/setup.sh demo
+	@$(call configure,$(BUILD),Release,)
+	@cmake --build $(BUILD) --target knapsack
+	@tools/bench.sh $(BUILD)/src/knapsack $(MODEL)
+
+.PHONY: install
+install: ## install below DESTDIR/PREFIX: program, libraries, headers, CMake package, man page, completions
+	@tools/setup/setup.sh build
+	@$(call configure,build-install,Release,-DKNAPSACK_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX))
+	@cmake --build build-install
+	@DESTDIR=$(DESTDIR) cmake --install build-install
+
+.PHONY: clean
+clean: ## remove the builds (keeps models/, .venv/ and .cache/)
+	@rm -rf build build-*
+
+.PHONY: distclean
+distclean: clean ## remove all that git does not know, models and caches included
+	@rm -rf models .venv .cache

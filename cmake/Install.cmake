@@ -1,0 +1,35 @@
+# `cmake --install`: the program, the libraries with their headers as a CMake package, man page and completions.
+# A consumer writes find_package(knapsack) and links knapsack::pipeline (or a smaller part, e.g. knapsack::files).
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/knapsack)
+
+install(TARGETS knapsack RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+# Every library of src/, under its short name.
+set(exported knap_flags)
+get_property(modules GLOBAL PROPERTY KNAP_MODULES)
+foreach(module ${modules})
+  list(APPEND exported knap_${module})
+  set_target_properties(knap_${module} PROPERTIES EXPORT_NAME ${module})
+endforeach()
+set_target_properties(knap_flags PROPERTIES EXPORT_NAME flags)
+if(TARGET knap_bridge)
+  get_target_property(bridge_type knap_bridge TYPE)
+  get_target_property(bridge_imported knap_bridge IMPORTED)
+  if(NOT bridge_imported)
+    list(APPEND exported knap_bridge)
+    set_target_properties(knap_bridge PROPERTIES EXPORT_NAME bridge)
+  endif()
+endif()
+install(TARGETS ${exported} EXPORT knapsack_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/knapsack
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/knapsack)
+install(EXPORT knapsack_targets NAMESPACE knapsack:: DESTINATION ${package_dir} FILE knapsack-targets.cmake)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/knapsack
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.inc" PATTERN "cli" EXCLUDE PATTERN "target" EXCLUDE)
+
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/knapsack-config.cmake.in
+  ${CMAKE_BINARY_DIR}/gen/knapsack-config.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/gen/knapsack-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/gen/knapsack-config.cmake ${CMAKE_BINARY_DIR}/gen/knapsack-config-version.cmake
+  DESTINATION ${package_dir})
