@@ -7,11 +7,10 @@ set(KNAP_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conve
 add_library(knap_flags INTERFACE)
 target_compile_features(knap_flags INTERFACE cxx_std_20)
 # No contraction into FMA and no errno: the scalar kernels are the definition, so they give the same bits everywhere.
-# A section a function, so that the linker can drop what a program does not call.
 target_compile_options(knap_flags INTERFACE
-  "$<BUILD_INTERFACE:${KNAP_WARNINGS};-fno-math-errno;-ffp-contract=off;-ffunction-sections;-fdata-sections>")
+  "$<BUILD_INTERFACE:${KNAP_WARNINGS};-fno-math-errno;-ffp-contract=off>")
 target_include_directories(knap_flags INTERFACE
-  $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/src> $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/gen>)
+  $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/src>)
 target_link_options(knap_flags INTERFACE "$<BUILD_INTERFACE:-Wl,--gc-sections>")
 if(KNAPSACK_SANITIZE)
   target_compile_options(knap_flags INTERFACE

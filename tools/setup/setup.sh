@@ -19,7 +19,7 @@ flock 9
 # A multiarch path is written with LIB for /usr/lib/<this machine's triplet>.
 needs_build=(
   "g++ g++" "cmake cmake" "ninja-build ninja" "make make" "python3 python3" "ca-certificates /etc/ssl/certs/ca-certificates.crt"
-  "libboost-json1.81-dev LIB/libboost_json.a" "libcli11-dev /usr/include/CLI/CLI.hpp" "libfmt-dev LIB/libfmt.a"
+  "libboost-json1.81-dev LIB/libboost_json.a" "libfmt-dev LIB/libfmt.a"
   "libssl-dev LIB/libcrypto.a" "libgtest-dev LIB/libgtest.a" "libbenchmark-dev LIB/libbenchmark.a"
 )
 needs_lint=("clang-format-14 clang-format-14" "clang-tidy-14 clang-tidy-14")

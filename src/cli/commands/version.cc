@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "build_info.h"
+#include "cli/build_info.h"
 #include "cli/commands/command.h"
 
 namespace knapsack {
