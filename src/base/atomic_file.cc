@@ -1,6 +1,7 @@
 #include "base/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -9,12 +10,26 @@
 #include <filesystem>
 #include <mutex>
 #include <set>
+#include <utility>
 
 namespace knapsack {
 namespace {
 
+// A wrong path is a wrong argument; all else is something that ran out.
 Error write_error(const std::string& path, const char* what, int reason) {
-  return out_of_resource("{}: cannot {}: {}", path, what, std::strerror(reason));
+  switch (reason) {
+    case ENOENT:
+    case ENOTDIR:
+    case EISDIR:
+    case EACCES:
+    case EPERM:
+    case EROFS:
+    case ELOOP:
+    case ENAMETOOLONG:
+      return usage_error("{}: cannot {}: {}", path, what, std::strerror(reason));
+    default:
+      return out_of_resource("{}: cannot {}: {}", path, what, std::strerror(reason));
+  }
 }
 
 // The temporary files that exist now.
