@@ -20,6 +20,10 @@ struct Window {
   std::size_t scored;
 };
 
+std::int64_t stride_of(const PerplexityOptions& options) {
+  return options.stride != 0 ? options.stride : options.window / 2;
+}
+
 std::vector<Window> cut(std::size_t tokens, const PerplexityOptions& options) {
   const auto window = static_cast<std::size_t>(options.window);
   std::vector<Window> windows;
@@ -29,7 +33,7 @@ std::vector<Window> cut(std::size_t tokens, const PerplexityOptions& options) {
     return windows;
   }
   std::size_t reached = 1;
-  for (std::size_t begin = 0; reached < tokens; begin += static_cast<std::size_t>(options.stride)) {
+  for (std::size_t begin = 0; reached < tokens; begin += static_cast<std::size_t>(stride_of(options))) {
     const std::size_t end = std::min(begin + window, tokens);
     // A stride of the whole window leaves a window's first token without a predecessor: it is not scored.
     windows.push_back({begin, end, std::max(reached, begin + 1)});
@@ -43,7 +47,7 @@ Result<void> check(const PerplexityOptions& options, std::int64_t ctx) {
   if (options.window > ctx)
     return usage_error("a window of {} tokens does not fit the context of {}; ask for a larger context (--ctx)",
                        options.window, ctx);
-  if (options.stride < 1 || options.stride > options.window)
+  if (options.stride < 0 || (options.method == PerplexityMethod::sliding && options.stride > options.window))
     return usage_error("the stride must be 1 to the window's {} tokens, found {}", options.window, options.stride);
   return {};
 }

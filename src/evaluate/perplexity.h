@@ -24,9 +24,9 @@ std::string_view method_name(PerplexityMethod method);
 struct PerplexityOptions {
   PerplexityMethod method = PerplexityMethod::sliding;
   std::int64_t window = 512;
-  std::int64_t stride = 256;  // sliding only
+  std::int64_t stride = 0;  // sliding only; 0: half the window
   // done: share of the work, 0 to 1; perplexity: of what is scored so far.
-  std::function<void(double done, double perplexity)> progress;
+  std::function<void(double done, double perplexity)> progress{};
 };
 
 struct PerplexityReport {

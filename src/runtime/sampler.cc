@@ -267,9 +267,10 @@ void Sampler::top_p() {
 
 void Sampler::min_p() {
   if (options_.min_p <= 0) return;
-  weigh(candidates_.size(), 1);
-  const auto least = static_cast<double>(options_.min_p);  // of the best one, whose p is 1
-  std::erase_if(candidates_, [&](const Candidate& c) { return c.p < least; });
+  float best = minus_infinity;
+  for (const auto& c : candidates_) best = std::max(best, c.logit);
+  const double least = static_cast<double>(best) + exact_log(static_cast<double>(options_.min_p));
+  std::erase_if(candidates_, [&](const Candidate& c) { return static_cast<double>(c.logit) < least; });
   sorted_ = std::min(sorted_, candidates_.size());
 }
 

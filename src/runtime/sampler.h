@@ -32,13 +32,13 @@ struct SamplerOptions {
   int top_k = 0;          // 0: off
   float top_p = 1, min_p = 0, typical_p = 1;
   float repetition_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
-  int penalty_window = 64;                                 // tokens back; 0: none; -1: all
-  std::vector<std::pair<std::int32_t, float>> logit_bias;  // finite or -inf; several of one id add up
-  int mirostat = 0;                                        // 0 or 2
+  int penalty_window = 64;                                   // tokens back; 0: none; -1: all
+  std::vector<std::pair<std::int32_t, float>> logit_bias{};  // finite or -inf; several of one id add up
+  int mirostat = 0;                                          // 0 or 2
   float mirostat_tau = 5, mirostat_eta = 0.1F;
   float dry_multiplier = 0, dry_base = 1.75F;
-  int dry_allowed_length = 2, dry_window = -1;          // window: tokens back; 0: DRY is off; -1: all
-  std::vector<std::vector<std::int32_t>> dry_breakers;  // token sequences that end a match
+  int dry_allowed_length = 2, dry_window = -1;            // window: tokens back; 0: DRY is off; -1: all
+  std::vector<std::vector<std::int32_t>> dry_breakers{};  // token sequences that end a match
   std::uint64_t seed = 0;
 };
 

@@ -27,7 +27,7 @@ struct SessionOptions {
   std::int64_t ctx = 0;  // 0: min(trained, 4096). Beyond the trained length: allowed, with a warning
   DType kv = DType::F16;
   int threads = 0;             // 0: available_cores()
-  std::optional<Isa> isa;      // absent: KNAPSACK_ISA, else the fastest
+  std::optional<Isa> isa{};    // absent: KNAPSACK_ISA, else the fastest
   bool load_tokenizer = true;  // false: only when tokenizer() or text first asks for it
 };
 
@@ -37,8 +37,8 @@ std::string_view finish_name(Finish finish);  // "stop", "length", "context", "c
 
 struct GenerateOptions {
   std::int64_t max_tokens = -1;  // -1: to the end of the context
-  SamplerOptions sampler;
-  std::vector<std::string> stop;
+  SamplerOptions sampler{};
+  std::vector<std::string> stop{};
   int logprobs = 0;  // how many alternatives a token
   bool ignore_eos = false;
 };

@@ -117,9 +117,10 @@ TEST(Perplexity, SlidingScoresEachTokenButTheFirstOnce) {
         EXPECT_EQ(report->scored_bytes, static_cast<std::int64_t>(adds_bos ? length : length - 1));
         EXPECT_NEAR(report->perplexity, std::exp(sum / n), 1e-5 * report->perplexity);
         EXPECT_NEAR(report->bits_per_byte, sum / std::log(2.0) / static_cast<double>(report->scored_bytes), 1e-5);
-        if (n > 1)
+        if (n > 1) {
           EXPECT_NEAR(report->standard_error,
                       std::sqrt((squares / n - sum / n * sum / n) / (n - 1)) * std::exp(sum / n), 1e-4);
+        }
       }
     }
   }
@@ -165,7 +166,7 @@ TEST(Perplexity, RefusalsSayWhatIsNeeded) {
   report = perplexity(session, "a", {.window = 10, .stride = 5});
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error().code, Code::bad_input);
-  for (const auto& [window, stride] : {std::pair{65, 10}, {3, 1}, {10, 0}, {10, 11}}) {
+  for (const auto& [window, stride] : {std::pair{65, 10}, {3, 1}, {10, -1}, {10, 11}}) {
     report = perplexity(session, text_of(50), {.window = window, .stride = stride});
     ASSERT_FALSE(report);
     EXPECT_EQ(report.error().code, Code::usage);

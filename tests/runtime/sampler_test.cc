@@ -127,7 +127,7 @@ TEST(Sampler, TopPIncludesTheTokenThatReachesTheMass) {
 TEST(Sampler, TopPOverALargeVocabularyEqualsAFullSort) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0, 2);
-  std::vector<float> logits(20000);
+  std::vector<float> logits(5000);
   for (auto& x : logits) x = normal(random);
   for (const float top_p : {0.1F, 0.5F, 0.9F, 0.999F}) {
     std::vector<std::size_t> order(logits.size());
@@ -142,9 +142,9 @@ TEST(Sampler, TopPOverALargeVocabularyEqualsAFullSort) {
       mass += std::exp(static_cast<double>(logits[i])) / sum;
       if (mass >= static_cast<double>(top_p)) break;
     }
-    Sampler sampler({.temperature = 1e30F, .top_p = top_p, .seed = 9}, 20000);  // flat over what is kept
+    Sampler sampler({.temperature = 1e30F, .top_p = top_p, .seed = 9}, 5000);  // flat over what is kept
     std::size_t seen_rank = 0;
-    for (int i = 0; i < 200; ++i) {
+    for (int i = 0; i < 100; ++i) {
       const auto id = sampler.sample(logits, {});
       ASSERT_TRUE(id);
       EXPECT_TRUE(kept[static_cast<std::size_t>(*id)]) << top_p;
