@@ -44,9 +44,9 @@ struct Operand {
 
 // What the rows of this step are. All spans have one entry a row but `selected`.
 struct RowInfo {
-  std::span<const std::int32_t> positions;  // place of the row's token in its sequence
-  std::span<const std::int32_t> slots;      // which sequence
-  std::span<const std::int32_t> selected;   // rows that select_rows keeps
+  std::span<const std::int32_t> positions{};  // place of the row's token in its sequence
+  std::span<const std::int32_t> slots{};      // which sequence
+  std::span<const std::int32_t> selected{};   // rows that select_rows keeps
 };
 
 struct OpCall {

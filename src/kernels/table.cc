@@ -1,6 +1,7 @@
 // The table of each instruction set: the scalar references, overlaid by what is faster there.
 #include "kernels/kernel.h"
 #include "kernels/ref/ref.h"
+#include "kernels/x86/x86.h"
 
 namespace knapsack {
 namespace {
@@ -22,8 +23,12 @@ KernelTable scalar_table() {
 
 const KernelTable& KernelTable::get(Isa isa) {
   static const KernelTable scalar = scalar_table();
-  static_cast<void>(isa);
-  return scalar;
+  static const KernelTable avx2 = [] {
+    KernelTable table = scalar_table();
+    overlay_avx2(table);
+    return table;
+  }();
+  return isa == Isa::scalar ? scalar : avx2;
 }
 
 }  // namespace knapsack

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/call.h"
 #include "kernels/matmul.h"
 #include "kernels/random_weight.h"
 
@@ -14,9 +15,7 @@
 namespace knapsack {
 namespace {
 
-bool has_avx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-}
+using testing::has_avx2;
 
 struct Shape {
   std::int64_t rows, cols;

@@ -1,18 +1,17 @@
 // The AVX2 pieces of matmul(): see matmul.h for the sums they make.
 // One to three tokens: weights are decoded in registers and multiplied at once, four rows side by side. More tokens: a
-// panel of rows is decoded to L1, 512 columns at a time, and multiplied with all tokens in tiles of 4 rows x 3 tokens,
-// which keep twelve sums, three activations and one weight vector in the sixteen registers.
+// panel of rows is decoded to L1, 512 columns at a time, and multiplied with all tokens in tiles of 4 rows x 3 tokens.
 #include <algorithm>
 #include <array>
 
 #include "kernels/x86/decode_avx2.h"
+#include "kernels/x86/tile_avx2.h"
 #include "kernels/x86/x86.h"
 
 namespace knapsack {
 namespace {
 
-constexpr std::int64_t tile_rows = 4;
-constexpr std::int64_t tile_tokens = 3;
+constexpr std::int64_t tile_tokens = tile_vectors;
 
 // Adds the bias and stores y[row..row+count) of one token.
 KNAP_INLINE void finish(const MatmulJob& job, std::int64_t token, std::int64_t row, std::int64_t count, __m128 sums) {
@@ -211,35 +210,6 @@ void decode_piece(const MatmulJob& job, std::int64_t row, std::int64_t col, std:
   for (; count % 8 != 0; ++count) out[count] = 0;
 }
 
-// One tile of a decoded panel: four rows of `w` (matmul_depth apart) with T tokens of x, over `count` columns, added to
-// the sums so far (before: [4 rows, before_stride] from the tile's first token on) or to nothing.
-template <int T>
-KNAP_INLINE void multiply_tile(const float* w, const float* x, std::int64_t x_stride, std::int64_t count,
-                               const __m256* before, std::int64_t before_stride, __m256 (&sum)[4][T]) {
-#pragma GCC unroll 4
-  for (int r = 0; r < 4; ++r)
-#pragma GCC unroll 3
-    for (int t = 0; t < T; ++t) sum[r][t] = before != nullptr ? before[r * before_stride + t] : _mm256_setzero_ps();
-  std::int64_t c = 0;
-  for (; c + 8 <= count; c += 8) {
-    __m256 activation[T];
-#pragma GCC unroll 3
-    for (int t = 0; t < T; ++t) activation[t] = _mm256_loadu_ps(x + t * x_stride + c);
-#pragma GCC unroll 4
-    for (int r = 0; r < 4; ++r) {
-      const __m256 weight = _mm256_load_ps(w + r * matmul_depth + c);
-#pragma GCC unroll 3
-      for (int t = 0; t < T; ++t) sum[r][t] = _mm256_fmadd_ps(weight, activation[t], sum[r][t]);
-    }
-  }
-  if (c == count) return;
-  const __m256i mask = first_lanes(count - c);
-  for (int r = 0; r < 4; ++r)
-    for (int t = 0; t < T; ++t)
-      sum[r][t] = _mm256_fmadd_ps(_mm256_load_ps(w + r * matmul_depth + c),
-                                  _mm256_maskload_ps(x + t * x_stride + c, mask), sum[r][t]);
-}
-
 struct Piece {
   std::int64_t col, count;  // columns of the piece
   bool first, last;         // of the row's pieces
@@ -250,7 +220,7 @@ template <int T>
 void tile(const MatmulJob& job, const Piece& piece, const float* w, std::int64_t row, std::int64_t rows,
           std::int64_t token, __m256* partial) {
   __m256 sum[4][T];
-  multiply_tile<T>(w, job.x + token * job.x_stride + piece.col, job.x_stride, piece.count,
+  multiply_tile<T>(w, matmul_depth, job.x + token * job.x_stride + piece.col, job.x_stride, piece.count,
                    piece.first ? nullptr : partial, piece.stride, sum);
   if (piece.last) {
     for (int t = 0; t < T; ++t)

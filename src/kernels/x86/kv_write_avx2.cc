@@ -1,0 +1,33 @@
+// kv_write: rows to F16 eight at a time.
+#include <algorithm>
+
+#include "kernels/x86/avx2.h"
+#include "kernels/x86/kernels_avx2.h"
+
+namespace knapsack::avx2 {
+
+void kv_write(const OpCall& call) {
+  const std::int64_t cols = call.in[0].cols;
+  const std::int64_t col = call.attrs->i(Attr::col);
+  const StateView& state = *call.in[1].state;
+  const std::int64_t grain = std::max<std::int64_t>(1, 8192 / cols);
+  call.pool->parallel_for(call.in[0].rows, grain, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const auto r = static_cast<std::size_t>(row);
+      const float* x = call.in[0].f32() + row * cols;
+      std::byte* to = state.row(call.rows->slots[r], call.rows->positions[r]);
+      if (state.dtype == DType::F32) {
+        std::copy_n(x, cols, reinterpret_cast<float*>(to) + col);
+        continue;
+      }
+      auto* half = reinterpret_cast<std::uint16_t*>(to) + col;
+      std::int64_t i = 0;
+      for (; i + 8 <= cols; i += 8)
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(half + i),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
+      for (; i < cols; ++i) half[i] = float_to_half(x[i]);
+    }
+  });
+}
+
+}  // namespace knapsack::avx2

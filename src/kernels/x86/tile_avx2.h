@@ -1,0 +1,46 @@
+// The inner product of four rows with one to three vectors: twelve sums, three vectors and one row in the sixteen
+// registers. Under prefill's matmul (rows: weights) and attention (rows: keys). Included by *_avx2.cc files only.
+#pragma once
+
+#include "kernels/x86/avx2.h"
+
+namespace knapsack {
+namespace {
+
+inline constexpr std::int64_t tile_rows = 4;
+inline constexpr std::int64_t tile_vectors = 3;
+
+// sum[r][t] = before[r * before_stride + t] (or 0 without it) + products of w's row r and vector t over `count`
+// columns, lane by lane. w rows are 32-byte aligned and padded to a multiple of 8; x is not read past `count`.
+template <int T>
+KNAP_INLINE void multiply_tile(const float* w, std::int64_t w_stride, const float* x, std::int64_t x_stride,
+                               std::int64_t count, const __m256* before, std::int64_t before_stride,
+                               __m256 (&sum)[4][T]) {
+#pragma GCC unroll 4
+  for (int r = 0; r < 4; ++r)
+#pragma GCC unroll 3
+    for (int t = 0; t < T; ++t) sum[r][t] = before != nullptr ? before[r * before_stride + t] : _mm256_setzero_ps();
+  std::int64_t c = 0;
+  for (; c + 8 <= count; c += 8) {
+    __m256 vector[T];
+#pragma GCC unroll 3
+    for (int t = 0; t < T; ++t) vector[t] = _mm256_loadu_ps(x + t * x_stride + c);
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; ++r) {
+      const __m256 row = _mm256_load_ps(w + r * w_stride + c);
+#pragma GCC unroll 3
+      for (int t = 0; t < T; ++t) sum[r][t] = _mm256_fmadd_ps(row, vector[t], sum[r][t]);
+    }
+  }
+  if (c == count) return;
+  const __m256i mask = first_lanes(count - c);
+#pragma GCC unroll 4
+  for (int r = 0; r < 4; ++r)
+#pragma GCC unroll 3
+    for (int t = 0; t < T; ++t)
+      sum[r][t] = _mm256_fmadd_ps(_mm256_load_ps(w + r * w_stride + c), _mm256_maskload_ps(x + t * x_stride + c, mask),
+                                  sum[r][t]);
+}
+
+}  // namespace
+}  // namespace knapsack

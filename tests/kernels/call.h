@@ -1,0 +1,91 @@
+// Runs one op of a kernel table on plain vectors, as the executor would.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernels/kernel.h"
+
+namespace knapsack::testing {
+
+inline bool has_avx2() { return supported_isas().back() == Isa::avx2; }
+
+// A vector weight, F32.
+inline Weight vector_weight(const std::vector<float>& values) {
+  return {.name = "w",
+          .dtype = DType::F32,
+          .shape = {static_cast<std::int64_t>(values.size())},
+          .slabs = {reinterpret_cast<const std::byte*>(values.data())}};
+}
+
+// KV rows in pages that lie apart from each other, as a cache has them.
+class State {
+ public:
+  State(DType dtype, std::int64_t cols, std::int64_t slots, std::int64_t pages_per_slot,
+        std::int64_t page_tokens = 64) {
+    const auto bytes = static_cast<std::size_t>(page_tokens * row_bytes(dtype, cols));
+    for (std::int64_t i = 0; i < slots * pages_per_slot; ++i) {
+      memory_.push_back(std::vector<std::byte>(bytes));
+      pages_.push_back(memory_.back().data());
+    }
+    view_ = {
+        .pages = pages_, .pages_per_slot = pages_per_slot, .page_tokens = page_tokens, .cols = cols, .dtype = dtype};
+  }
+  [[nodiscard]] const StateView& view() const { return view_; }
+  bool operator==(const State& other) const { return memory_ == other.memory_; }
+
+ private:
+  std::vector<std::vector<std::byte>> memory_;
+  std::vector<std::byte*> pages_;
+  StateView view_;
+};
+
+struct Rows {
+  std::vector<std::int32_t> positions, slots;
+};
+
+// inputs: activations by data (rows x cols), weights or states; the output has out_cols columns.
+class Call {
+ public:
+  Call(Op op, std::int64_t rows, const Attrs& attrs) : op_(op), rows_(rows), attrs_(attrs) {}
+  Call& activation(const float* data, std::int64_t cols) {
+    // The executor's operands are not const; kernels do not write to inputs.
+    in_.push_back({.data = reinterpret_cast<std::byte*>(const_cast<float*>(data)), .rows = rows_, .cols = cols});
+    return *this;
+  }
+  Call& weight(const Weight& w) {
+    in_.push_back({.weight = &w});
+    return *this;
+  }
+  Call& state(const State& s) {
+    in_.push_back({.cols = s.view().cols, .state = &s.view()});
+    return *this;
+  }
+  std::vector<float> run(Isa isa, ThreadPool& pool, std::int64_t out_cols, const RowInfo& rows = {}) {
+    std::vector<float> out(static_cast<std::size_t>(rows_ * out_cols), NAN);
+    const Operand result{.data = reinterpret_cast<std::byte*>(out.data()), .rows = rows_, .cols = out_cols};
+    const Kernel& kernel = KernelTable::get(isa)[op_];
+    OpCall call{.in = in_, .out = {&result, 1}, .attrs = &attrs_, .rows = &rows, .pool = &pool};
+    std::vector<float> scratch;
+    if (kernel.scratch_bytes != nullptr) {
+      std::int64_t ctx = 0;
+      for (const std::int32_t p : rows.positions) ctx = std::max<std::int64_t>(ctx, p + 1);
+      const std::size_t bytes = kernel.scratch_bytes(call, ctx, pool.size());
+      scratch.assign(bytes / sizeof(float) + 32, NAN);
+      call.scratch = {reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(scratch.data()) + 63) / 64 * 64),
+                      bytes};
+    }
+    kernel.run(call);
+    return out;
+  }
+
+ private:
+  Op op_;
+  std::int64_t rows_;
+  Attrs attrs_;
+  std::vector<Operand> in_;
+};
+
+}  // namespace knapsack::testing
