@@ -1,7 +1,6 @@
 #include "base/atomic_file.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -10,7 +9,6 @@
 #include <filesystem>
 #include <mutex>
 #include <set>
-#include <utility>
 
 namespace knapsack {
 namespace {

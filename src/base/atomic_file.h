@@ -12,7 +12,6 @@ namespace knapsack {
 class AtomicFile {
  public:
   // Creates PATH.tmp-PID-N beside `path`. Until commit(), `path` itself is untouched; the destructor removes the rest.
-  // Where `path` is a device or a pipe (/dev/stdout), it is written to as it stands.
   // A symbolic link is followed; a device or pipe (/dev/null) is written straight, since a rename would replace it.
   static Result<AtomicFile> create(const std::string& path);
   AtomicFile(AtomicFile&& other) noexcept;
