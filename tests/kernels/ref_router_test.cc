@@ -67,13 +67,15 @@ TEST(RefRouter, LargeLogitsDoNotOverflow) {
   EXPECT_NEAR(out[1][0], 1 / (1 + std::exp(-1.0)), 1e-6);
 }
 
-// Broken weights may bring NaN this far; the ids must stay inside the table of experts, and distinct where they can.
-TEST(RefRouter, NanStaysInBounds) {
+// Broken weights may bring NaN this far; the ids must stay inside the table of experts, and differ.
+TEST(RefRouter, NanStillChoosesDifferentExperts) {
   const float nan = std::nanf("");
   for (const auto& logits : {std::vector<float>{nan, nan, nan, nan}, std::vector<float>{nan, 1, nan, 0}}) {
     for (const Attrs& attrs : {Attrs(), v3()}) {
       const auto out = testing::run_case(router(logits, 4, attrs));
-      for (const float id : out[0]) EXPECT_TRUE(id >= 0 && id < 4);
+      std::vector<float> chosen = out[0];
+      std::sort(chosen.begin(), chosen.end());
+      EXPECT_EQ(chosen, (std::vector<float>{0, 1, 2, 3}));
     }
   }
 }

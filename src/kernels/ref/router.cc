@@ -26,12 +26,15 @@ void score(const Routing& r, const float* logits, float* scores) {
   for (std::int64_t e = 0; e < r.experts; ++e) scores[e] /= sum;
 }
 
+// Broken weights give NaN; it counts as the least, so that there are always top_k different experts to choose.
+float ordered(float value) { return std::isnan(value) ? -INFINITY : value; }
+
 // The index of the largest value that is not NaN (which marks what was taken); the lowest index wins a tie.
 std::int64_t best(const float* values, std::int64_t count) {
   std::int64_t at = -1;
   for (std::int64_t i = 0; i < count; ++i)
     if (!std::isnan(values[i]) && (at < 0 || values[i] > values[at])) at = i;
-  return std::max<std::int64_t>(at, 0);
+  return at;
 }
 
 // Experts outside the best groups get the choice 0: as transformers masks them, so that they can still win against
@@ -46,7 +49,7 @@ void keep_best_groups(const Routing& r, float* choice, float* group_scores) {
     float second = -INFINITY;
     for (std::int64_t i = 0; i < size; ++i)
       if (i != first) second = std::max(second, in_group[i]);
-    group_scores[g] += second;
+    group_scores[g] = ordered(group_scores[g] + second);
   }
   for (std::int64_t k = 0; k < r.top_groups; ++k) group_scores[best(group_scores, r.groups)] = NAN;
   for (std::int64_t g = 0; g < r.groups; ++g)
@@ -75,7 +78,8 @@ void router(const OpCall& call) {
                     static_cast<std::size_t>(thread) * floats_a_thread(r.experts, r.groups);
     float* choice = scores + r.experts;
     score(r, call.in[0].f32() + row * r.experts, scores);
-    for (std::int64_t e = 0; e < r.experts; ++e) choice[e] = scores[e] + (correction != nullptr ? correction[e] : 0.0F);
+    for (std::int64_t e = 0; e < r.experts; ++e)
+      choice[e] = ordered(scores[e] + (correction != nullptr ? correction[e] : 0.0F));
     if (r.groups > 1) keep_best_groups(r, choice, choice + r.experts);
     if (correction == nullptr) std::copy_n(choice, r.experts, scores);
 
