@@ -124,8 +124,10 @@ class Line {
       }
       name += c;
     }
-    if (at_ == text_.size()) fail("a quoted name does not end");
-    ++at_;
+    if (at_ >= text_.size())
+      fail("a quoted name does not end");
+    else
+      ++at_;
     return name;
   }
 

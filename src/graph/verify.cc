@@ -1,11 +1,13 @@
 // verify(): what lower() and every pass may rely on. Builders cannot make most of these mistakes; a rewriting pass
 // and a hand-written text can.
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "graph/graph.h"
 #include "graph/shape.h"
+#include "tensor/half.h"
 
 namespace knapsack {
 namespace {
@@ -70,6 +72,7 @@ class Verifier {
     if (shapes->size() != node.outputs.size())
       return at_node(node, fmt::format("makes {} values, has {} names", shapes->size(), node.outputs.size()));
     for (std::size_t k = 0; k < shapes->size(); ++k) TRY_VOID(check_output(node, node.outputs[k], (*shapes)[k]));
+    TRY_VOID(check_indices(node));
     if (graph_.value(node.outputs[0]).name != node.name)
       return at_node(node, "its first output is named '" + graph_.value(node.outputs[0]).name + "'");
     return {};
@@ -88,6 +91,36 @@ class Verifier {
     return {};
   }
 
+  // What is used as an index must be one: kernels do not look again.
+  Result<void> check_indices(const Node& node) {
+    if (node.op == Op::router) choices_[node.outputs[0]] = node.attrs.i(Attr::experts);
+    if (node.op == Op::moe) {
+      const auto choice = choices_.find(node.inputs[1]);
+      const std::int64_t experts = graph_.value(node.inputs[3]).weight->shape[0];
+      if (choice == choices_.end()) return at_node(node, "ids must come from a router");
+      if (choice->second != experts)
+        return at_node(node, fmt::format("its router chooses among {} experts, it has {}", choice->second, experts));
+    }
+    if (node.op == Op::embed) {
+      if (graph_.value(node.inputs[0]).kind != ValueKind::input) return at_node(node, "ids must be the graph's input");
+      const Weight& table = *graph_.value(node.inputs[1]).weight;
+      // Ids are checked against the width of the logits before they get here.
+      if (known(graph_.output()) && table.shape[0] < graph_.value(graph_.output()).cols)
+        return at_node(node, fmt::format("the table has {} rows for {} logits", table.shape[0],
+                                         graph_.value(graph_.output()).cols));
+    }
+    if (node.op == Op::gather_cols) {
+      const Weight& index = *graph_.value(node.inputs[1]).weight;
+      for (std::int64_t i = 0; i < index.cols() && !index.slabs.empty(); ++i) {
+        const auto col = load_unaligned<std::int32_t>(index.slab(0) + i * 4);
+        if (col < 0 || col >= index.cols())
+          return at_node(node,
+                         fmt::format("index {} of '{}' is {}, there are {} columns", i, index.name, col, index.cols()));
+      }
+    }
+    return {};
+  }
+
   Result<void> output() const {
     if (!known(graph_.output())) return bad_input("graph: there is no output");
     const Value& v = graph_.value(graph_.output());
@@ -100,7 +133,8 @@ class Verifier {
 
   const Graph& graph_;
   std::vector<bool> defined_;
-  std::vector<ValueId> newest_;  // by state: the version that is in memory at this point
+  std::map<ValueId, std::int64_t> choices_;  // by a router's ids: among how many experts
+  std::vector<ValueId> newest_;              // by state: the version that is in memory at this point
 };
 
 }  // namespace
