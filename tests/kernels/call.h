@@ -63,22 +63,26 @@ class Call {
     in_.push_back({.cols = s.view().cols, .state = &s.view()});
     return *this;
   }
+  // Memory for the output and scratch; again() runs the kernel, as often as one likes.
+  void prepare(Isa isa, ThreadPool& pool, std::int64_t out_cols, const RowInfo& rows) {
+    out_.assign(static_cast<std::size_t>(rows_ * out_cols), NAN);
+    result_ = {.data = reinterpret_cast<std::byte*>(out_.data()), .rows = rows_, .cols = out_cols};
+    row_info_ = rows;
+    kernel_ = KernelTable::get(isa)[op_];
+    call_ = {.in = in_, .out = {&result_, 1}, .attrs = &attrs_, .rows = &row_info_, .pool = &pool};
+    if (kernel_.scratch_bytes == nullptr) return;
+    std::int64_t ctx = 0;
+    for (const std::int32_t p : rows.positions) ctx = std::max<std::int64_t>(ctx, p + 1);
+    const std::size_t bytes = kernel_.scratch_bytes(call_, ctx, pool.size());
+    scratch_.assign(bytes / sizeof(float) + 32, NAN);
+    const auto address = (reinterpret_cast<std::uintptr_t>(scratch_.data()) + 63) / 64 * 64;
+    call_.scratch = {reinterpret_cast<std::byte*>(address), bytes};
+  }
+  void again() const { kernel_.run(call_); }
   std::vector<float> run(Isa isa, ThreadPool& pool, std::int64_t out_cols, const RowInfo& rows = {}) {
-    std::vector<float> out(static_cast<std::size_t>(rows_ * out_cols), NAN);
-    const Operand result{.data = reinterpret_cast<std::byte*>(out.data()), .rows = rows_, .cols = out_cols};
-    const Kernel& kernel = KernelTable::get(isa)[op_];
-    OpCall call{.in = in_, .out = {&result, 1}, .attrs = &attrs_, .rows = &rows, .pool = &pool};
-    std::vector<float> scratch;
-    if (kernel.scratch_bytes != nullptr) {
-      std::int64_t ctx = 0;
-      for (const std::int32_t p : rows.positions) ctx = std::max<std::int64_t>(ctx, p + 1);
-      const std::size_t bytes = kernel.scratch_bytes(call, ctx, pool.size());
-      scratch.assign(bytes / sizeof(float) + 32, NAN);
-      call.scratch = {reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(scratch.data()) + 63) / 64 * 64),
-                      bytes};
-    }
-    kernel.run(call);
-    return out;
+    prepare(isa, pool, out_cols, rows);
+    again();
+    return out_;
   }
 
  private:
@@ -86,6 +90,11 @@ class Call {
   std::int64_t rows_;
   Attrs attrs_;
   std::vector<Operand> in_;
+  Kernel kernel_;
+  Operand result_;
+  RowInfo row_info_;
+  OpCall call_;
+  std::vector<float> out_, scratch_;
 };
 
 }  // namespace knapsack::testing
