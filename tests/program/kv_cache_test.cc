@@ -1,0 +1,91 @@
+// The KV cache: pages at their boundaries, slots side by side, and refusal before the machine is short of memory.
+#include "program/kv_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+
+namespace knapsack {
+namespace {
+
+const std::vector<StateInfo> two_states{{"a", 6}, {"b", 10}};
+
+TEST(KvCache, EveryRowHasItsOwnPlace) {
+  for (const std::int64_t ctx : {1, 63, 64, 65, 128, 200}) {
+    for (const DType dtype : {DType::F16, DType::F32}) {
+      auto kv = KvCache::create(two_states, 3, ctx, dtype);
+      ASSERT_TRUE(kv);
+      std::set<std::byte*> rows;
+      for (int s = 0; s < 2; ++s) {
+        const StateView& view = kv->state(s);
+        EXPECT_EQ(view.cols, two_states[static_cast<std::size_t>(s)].cols);
+        EXPECT_EQ(view.dtype, dtype);
+        const auto bytes = static_cast<std::size_t>(row_bytes(dtype, view.cols));
+        for (std::int64_t slot = 0; slot < 3; ++slot)
+          for (std::int64_t p = 0; p < ctx; ++p) {
+            EXPECT_TRUE(rows.insert(view.row(slot, p)).second);
+            std::memset(view.row(slot, p), static_cast<int>(slot * 7 + p + s), bytes);
+          }
+      }
+      for (int s = 0; s < 2; ++s)
+        for (std::int64_t slot = 0; slot < 3; ++slot)
+          for (std::int64_t p = 0; p < ctx; ++p) {
+            const std::byte* row = kv->state(s).row(slot, p);
+            const auto bytes = static_cast<std::size_t>(row_bytes(dtype, kv->state(s).cols));
+            for (std::size_t i = 0; i < bytes; ++i) ASSERT_EQ(row[i], static_cast<std::byte>(slot * 7 + p + s));
+          }
+    }
+  }
+}
+
+TEST(KvCache, IsWholePagesZeroAtFirstAndKeepsItsAddressWhenMoved) {
+  auto made = KvCache::create(two_states, 2, 65, DType::F16);
+  ASSERT_TRUE(made);
+  EXPECT_EQ(made->bytes(), static_cast<std::size_t>(2 * 128 * (6 + 10) * 2));
+  const StateView* view = &made->state(1);
+  const std::byte* row = view->row(1, 64);
+  EXPECT_EQ(*row, std::byte{0});
+  const KvCache kv = std::move(*made);
+  EXPECT_EQ(&kv.state(1), view);
+  EXPECT_EQ(kv.state(1).row(1, 64), row);
+  EXPECT_EQ(kv.ctx(), 65);
+  EXPECT_EQ(kv.slots(), 2);
+}
+
+TEST(KvCache, PagesBeginOnCacheLines) {
+  auto kv = KvCache::create(two_states, 2, 300, DType::F16);
+  ASSERT_TRUE(kv);
+  for (int s = 0; s < 2; ++s)
+    for (const std::byte* page : kv->state(s).pages) EXPECT_EQ(reinterpret_cast<std::uintptr_t>(page) % 64, 0U);
+}
+
+TEST(KvCache, NoStatesTakeNothing) {
+  auto kv = KvCache::create({}, 1, 100, DType::F16);
+  ASSERT_TRUE(kv);
+  EXPECT_EQ(kv->bytes(), 0U);
+}
+
+TEST(KvCache, MoreThanTheMachineHasIsRefusedWithTheFigure) {
+  const std::int64_t huge = std::int64_t{1} << 60;
+  const std::vector<StateInfo> wide{{"k", std::int64_t{1} << 30}};
+  for (const std::int64_t ctx : {std::int64_t{1} << 40, huge, std::numeric_limits<std::int64_t>::max()}) {
+    auto kv = KvCache::create(wide, 4, ctx, DType::F32);
+    ASSERT_FALSE(kv);
+    EXPECT_EQ(kv.error().code, Code::resource);
+    EXPECT_NE(kv.error().message.find("MiB"), std::string::npos) << kv.error().message;
+    EXPECT_NE(kv.error().message.find("--ctx"), std::string::npos) << kv.error().message;
+    EXPECT_NE(kv.error().message.find("--kv f16"), std::string::npos) << kv.error().message;
+  }
+}
+
+// 2^40 columns times 2^24 tokens wrap to zero in 64 bits; a wrapped size would be granted.
+TEST(KvCache, SizesThatWrapAreRefused) {
+  const std::vector<StateInfo> wide{{"k", std::int64_t{1} << 38}};
+  auto kv = KvCache::create(wide, 1, std::int64_t{1} << 25, DType::F16);
+  ASSERT_FALSE(kv);
+  EXPECT_EQ(kv.error().code, Code::resource);
+}
+
+}  // namespace
+}  // namespace knapsack
