@@ -1,5 +1,6 @@
 #include "pipeline/pipeline.h"
 
+#include <cmath>
 #include <filesystem>
 #include <limits>
 
@@ -8,18 +9,21 @@
 namespace knapsack {
 namespace {
 
-// A number of generation_config.json; anything else there is an oddity, not an error: the file only suggests.
+// generation_config.json only suggests: what is no number, or a number that sampling cannot use, is an oddity and no
+// error.
 template <class T>
-void read_number(const json::object& config, const char* key, std::optional<T>& out,
+void read_number(const json::object& config, const char* key, T SamplerOptions::*member, std::optional<T>& out,
                  std::vector<std::string>& oddities) {
   const auto* value = config.if_contains(key);
   if (value == nullptr || value->is_null()) return;
   const double number = value->is_number() ? value->to_number<double>() : std::numeric_limits<double>::quiet_NaN();
-  if (number >= -1e9 && number <= 1e9) {
-    out = static_cast<T>(number);
+  SamplerOptions options;
+  if (std::abs(number) <= 1e9) options.*member = static_cast<T>(number);
+  if (std::abs(number) <= 1e9 && check(options)) {
+    out = options.*member;
   } else {
-    oddities.push_back(
-        fmt::format("generation_config.json: {} is {}, expected a number; ignored", key, json::serialize(*value)));
+    oddities.push_back(fmt::format("generation_config.json: {} is {}, which sampling cannot use; ignored", key,
+                                   json::serialize(*value).substr(0, 40)));
   }
 }
 
@@ -32,11 +36,12 @@ GenerationDefaults read_defaults(const std::string& text, std::vector<std::strin
     return defaults;
   }
   const auto& config = parsed->as_object();
-  read_number(config, "temperature", defaults.temperature, oddities);
-  read_number(config, "top_p", defaults.top_p, oddities);
-  read_number(config, "min_p", defaults.min_p, oddities);
-  read_number(config, "repetition_penalty", defaults.repetition_penalty, oddities);
-  read_number(config, "top_k", defaults.top_k, oddities);
+  using Options = SamplerOptions;
+  read_number(config, "temperature", &Options::temperature, defaults.temperature, oddities);
+  read_number(config, "top_p", &Options::top_p, defaults.top_p, oddities);
+  read_number(config, "min_p", &Options::min_p, defaults.min_p, oddities);
+  read_number(config, "repetition_penalty", &Options::repetition_penalty, defaults.repetition_penalty, oddities);
+  read_number(config, "top_k", &Options::top_k, defaults.top_k, oddities);
   if (const auto* sample = config.if_contains("do_sample"); sample != nullptr && sample->is_bool())
     defaults.do_sample = sample->as_bool();
   return defaults;

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <future>
 #include <limits>
@@ -16,7 +15,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/threads.h"
-#include "bundle/footprint.h"
 #include "runtime/log_softmax.h"
 #include "runtime/stop_strings.h"
 
@@ -46,11 +44,6 @@ Result<Isa> choose_isa(const SessionOptions& options) {
   return isa;
 }
 
-// Memory this machine has in all; a KV cache larger than that can never be filled.
-double physical_bytes() {
-  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-}
-
 Result<std::int64_t> choose_ctx(const Bundle& bundle, const SessionOptions& options) {
   const std::int64_t trained = bundle.trained_ctx;
   if (options.ctx < 0) return usage_error("the context length must be positive, found {}", options.ctx);
@@ -58,15 +51,6 @@ Result<std::int64_t> choose_ctx(const Bundle& bundle, const SessionOptions& opti
   if (ctx > std::numeric_limits<std::int32_t>::max())
     return usage_error("a context of {} tokens is more than this program counts; at most {} are possible", ctx,
                        std::numeric_limits<std::int32_t>::max());
-  const auto row = static_cast<double>(kv_bytes_per_token(*bundle.decode, options.kv));
-  const double wanted = row * static_cast<double>(ctx);
-  const double there = physical_bytes();
-  if (wanted > there)
-    return out_of_resource(
-        "a context of {} tokens needs {:.1f} GiB of KV cache, {:.0f} bytes a token; this machine has {:.1f} GiB of "
-        "memory. "
-        "Ask for a context of at most {}",
-        ctx, wanted / 0x1p30, row, there / 0x1p30, static_cast<std::int64_t>(there / row));
   if (trained > 0 && ctx > trained)
     warn("{}: a context of {} tokens is longer than the {} it was trained for; its text may get worse beyond those",
          bundle.name, ctx, trained);
@@ -77,7 +61,7 @@ Result<std::int64_t> choose_ctx(const Bundle& bundle, const SessionOptions& opti
 void prefetch(const Bundle& bundle, const std::stop_token& stop) {
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   for (const auto& weight : bundle.prefill->weights) {
-    const auto bytes = static_cast<std::uintptr_t>(weight->bytes()) / weight->slabs.size();
+    const auto bytes = static_cast<std::uintptr_t>(weight->bytes()) / std::max<std::size_t>(1, weight->slabs.size());
     for (const std::byte* slab : weight->slabs) {
       if (stop.stop_requested()) return;
       const auto begin = reinterpret_cast<std::uintptr_t>(slab) / page * page;
@@ -123,7 +107,11 @@ class LocalSession final : public Session {
   }
 
   TokenizerResult tokenizer() override {
-    if (!tokenizer_.valid()) load();
+    try {
+      if (!tokenizer_.valid()) load();
+    } catch (const std::system_error& error) {
+      return out_of_resource("cannot start a thread for the tokenizer: {}", error.what());
+    }
     return tokenizer_.get();
   }
 

@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""Knapsack beside llama.cpp on real models: greedy text of 64 tokens for ten prompts, and perplexity.
+
+  compare_llama.py --record           run llama.cpp (llama-cpp-python 0.3.36), write tests/data/llama_cpp.json
+  compare_llama.py [--knapsack BIN]   run knapsack, compare with that file
+
+Texts agree when they are equal, or when the first difference is at a step where llama.cpp's top two logits are closer
+than twice the largest difference between the engines' logits there, and closer than 0.5: llama.cpp rounds activations
+to 8 bits, so a near-tie may fall either way. Perplexities agree within 0.5 %. Exit 0: all agree; 1: some do not.
+
+The models are read from models/ (tools/setup/fetch_models.py puts them there) or $KNAPSACK_MODELS; a model that is not
+there is skipped and said so.
+"""
+import argparse
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+MODELS = pathlib.Path(os.environ.get("KNAPSACK_MODELS", REPO / "models"))
+GOLDEN = REPO / "tests/data/llama_cpp.json"
+PROMPTS = REPO / "tests/data/prompts.txt"
+TEXT = REPO / "tests/data/perplexity.txt"
+NAMES = ["SmolLM2-135M-Instruct.Q4_1.gguf", "Qwen2.5-Coder-0.5B-Instruct.Q4_K_M.gguf", "gemma-3-270m.Q4_K_M.gguf"]
+TOKENS, CTX, WINDOW, TOP = 64, 512, 512, 5
+
+
+def prompts():
+    return PROMPTS.read_text(encoding="utf-8").splitlines()
+
+
+class Llama:
+    """llama.cpp through its C interface: no sampler, no template, f16 KV, flash attention off."""
+
+    def __init__(self, path):
+        import ctypes
+        import llama_cpp as ll
+        import numpy as np
+        self.ll, self.np, self.ctypes = ll, np, ctypes
+        self.silent = ll.llama_log_callback(lambda *_: None)
+        ll.llama_log_set(self.silent, ctypes.c_void_p(0))
+        ll.llama_backend_init()
+        self.model = ll.llama_model_load_from_file(str(path).encode(), ll.llama_model_default_params())
+        if not self.model:
+            raise SystemExit(f"llama.cpp cannot load {path}")
+        self.vocab = ll.llama_model_get_vocab(self.model)
+        self.width = ll.llama_vocab_n_tokens(self.vocab)
+        params = ll.llama_context_default_params()
+        params.n_ctx, params.n_batch, params.n_ubatch = CTX, CTX, CTX
+        params.n_threads = params.n_threads_batch = int(os.environ.get("KNAPSACK_THREADS", "2"))
+        params.flash_attn_type = ll.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        self.ctx = ll.llama_init_from_model(self.model, params)
+        self.batch = ll.llama_batch_init(CTX, 0, 1)
+
+    def tokenize(self, text):
+        data = text.encode()
+        out = (self.ll.llama_token * (len(data) + 16))()
+        n = self.ll.llama_tokenize(self.vocab, data, len(data), out, len(out), True, True)
+        if n < 0:
+            raise SystemExit("llama.cpp cannot tokenize")
+        return list(out[:n])
+
+    def text(self, ids):
+        array = (self.ll.llama_token * len(ids))(*ids)
+        out = self.ctypes.create_string_buffer(len(ids) * 64 + 64)
+        n = self.ll.llama_detokenize(self.vocab, array, len(ids), out, len(out), False, True)
+        return out.raw[:n].decode("utf-8", "replace")
+
+    def clear(self):
+        self.ll.llama_memory_clear(self.ll.llama_get_memory(self.ctx), True)
+
+    def run(self, ids, past, wanted):
+        """Logits of the positions in `wanted` (indices into ids), float32 [len(wanted), vocab]."""
+        b = self.batch
+        b.n_tokens = len(ids)
+        for i, token in enumerate(ids):
+            b.token[i], b.pos[i], b.n_seq_id[i] = token, past + i, 1
+            b.seq_id[i][0] = 0
+            b.logits[i] = i in wanted
+        if self.ll.llama_decode(self.ctx, b) != 0:
+            raise SystemExit("llama_decode failed")
+        return self.np.stack([
+            self.np.ctypeslib.as_array(self.ll.llama_get_logits_ith(self.ctx, i), (self.width,)).copy() for i in wanted])
+
+    def last_logits(self, ids):
+        self.clear()
+        return self.run(ids, 0, [len(ids) - 1])[0]
+
+    def greedy(self, prompt):
+        ids = self.tokenize(prompt)
+        self.clear()
+        logits = self.run(ids, 0, [len(ids) - 1])[0]
+        made, top = [], []
+        end = False
+        while len(made) < TOKENS:
+            best = self.np.argsort(-logits, kind="stable")[:TOP]
+            top.append([[int(i), round(float(logits[i]), 4)] for i in best])
+            token = int(best[0])
+            if self.ll.llama_vocab_is_eog(self.vocab, token):
+                end = True
+                break
+            made.append(token)
+            if len(made) < TOKENS:
+                logits = self.run([token], len(ids) + len(made) - 1, [0])[0]
+        return {"prompt_ids": ids, "ids": made, "end": end, "text": self.text(made), "top": top}
+
+    def perplexity(self, text):
+        ids = self.tokenize(text)
+        add_bos = self.ll.llama_vocab_get_add_bos(self.vocab)
+        first = WINDOW // 2
+        total, count = 0.0, 0
+        for begin in range(0, len(ids) - WINDOW + 1, WINDOW):
+            chunk = ids[begin:begin + WINDOW]
+            target = chunk[first + 1:]
+            if add_bos:
+                chunk[0] = self.ll.llama_vocab_bos(self.vocab)
+            self.clear()
+            logits = self.run(chunk, 0, range(first, WINDOW))[:-1].astype(self.np.float64)
+            top = logits.max(axis=1)
+            total += float((top + self.np.log(self.np.exp(logits - top[:, None]).sum(axis=1))
+                            - logits[self.np.arange(len(target)), target]).sum())
+            count += len(target)
+            print(f"  llama.cpp {count} tokens: {math.exp(total / count):.4f}", file=sys.stderr)
+        return {"perplexity": math.exp(total / count), "scored": count, "tokens": len(ids)}
+
+
+def record(names):
+    golden = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
+    for name in names:
+        llama = Llama(MODELS / name)
+        print(f"{name}: greedy", file=sys.stderr)
+        golden[name] = {"greedy": [llama.greedy(p) for p in prompts()],
+                        "perplexity": llama.perplexity(TEXT.read_text(encoding="utf-8"))}
+    parts = []
+    for name, found in golden.items():
+        rows = ",\n".join("    " + json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in found["greedy"])
+        parts.append(f' {json.dumps(name)}: {{\n  "perplexity": {json.dumps(found["perplexity"])},\n  "greedy": [\n{rows}\n  ]}}')
+    GOLDEN.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
+
+
+def knapsack(binary, *args):
+    done = subprocess.run([binary, *args], capture_output=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join([binary, *args])}: exit {done.returncode}: {done.stderr.decode()[-2000:]}")
+    return done.stdout
+
+
+def our_last_logits(binary, path, ids):
+    import numpy as np
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "logits.npy")
+        knapsack(binary, "logits", str(path), "--ids", ",".join(map(str, ids)), "-o", out)
+        return np.load(out)[-1]
+
+
+def compare(names, binary, text_too):
+    golden = json.loads(GOLDEN.read_text())
+    failures = 0
+    print("| model | prompt | equal tokens | top-2 gap | largest logit difference | verdict |\n|---|---|---|---|---|---|")
+    for name in names:
+        path = MODELS / name
+        llama = None
+        for prompt, theirs in zip(prompts(), golden[name]["greedy"], strict=True):
+            ours = json.loads(knapsack(binary, "run", str(path), "-p", prompt, "-n", str(TOKENS), "--temperature", "0",
+                                       "--repetition-penalty", "1", "--ctx", str(CTX), "--json"))
+            a, b = ours["token_ids"], theirs["ids"]
+            same = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+            shown = prompt[:24].replace("|", "/")
+            if ours["prompt_tokens"] != len(theirs["prompt_ids"]):
+                failures += 1
+                print(f"| {name} | {shown} | - | - | - | WRONG: {ours['prompt_tokens']} prompt tokens, "
+                      f"llama.cpp has {len(theirs['prompt_ids'])} |")
+                continue
+            if a == b and ours["text"] == theirs["text"]:
+                print(f"| {name} | {shown} | {same} of {len(b)} | | | equal |", flush=True)
+                continue
+            if a == b:
+                failures += 1
+                print(f"| {name} | {shown} | {same} of {len(b)} | | | WRONG: same ids, text {ours['text']!r} "
+                      f"for {theirs['text']!r} |")
+                continue
+            llama = llama or Llama(path)
+            ids = theirs["prompt_ids"] + b[:same]
+            x, y = our_last_logits(binary, path, ids), llama.last_logits(ids)
+            difference = float(abs(x - y).max())
+            top = theirs["top"][same]
+            gap = top[0][1] - top[1][1]
+            good = gap < 2 * difference and gap < 0.5
+            failures += not good
+            print(f"| {name} | {shown} | {same} of {len(b)} | {gap:.4f} | {difference:.4f} | "
+                  f"{'near-tie' if good else 'WRONG'} |", flush=True)
+        if text_too:
+            ours = json.loads(knapsack(binary, "perplexity", str(path), str(TEXT), "--method", "llama", "--json"))
+            theirs = golden[name]["perplexity"]["perplexity"]
+            off = ours["perplexity"] / theirs - 1
+            failures += abs(off) > 0.005
+            print(f"| {name} | perplexity {ours['perplexity']:.4f}, llama.cpp {theirs:.4f} | | | | {off:+.3%}"
+                  f"{' WRONG' if abs(off) > 0.005 else ''} |", flush=True)
+    return failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("--knapsack", default=str(REPO / "build/src/knapsack"))
+    parser.add_argument("--model", action="append", help="only models whose file name contains this")
+    parser.add_argument("--no-perplexity", action="store_true")
+    options = parser.parse_args()
+    names = [n for n in NAMES if not options.model or any(m.lower() in n.lower() for m in options.model)]
+    there = [n for n in names if (MODELS / n).exists()]
+    for name in names:
+        if name not in there:
+            print(f"skipped: {MODELS / name} is not there", file=sys.stderr)
+    if options.record:
+        record(there)
+        return 0
+    failures = compare(there, options.knapsack, not options.no_perplexity)
+    print(f"{failures} wrong" if failures else "all agree")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+// After load nothing is allocated a token: operator new is counted while short and long completions are made.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "runtime/tiny_model.h"
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+namespace {
+std::atomic<long> allocations{0};
+}
+
+void* operator new(std::size_t bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  void* p = std::malloc(bytes == 0 ? 1 : bytes);
+  if (p == nullptr) throw std::bad_alloc();
+  return p;
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+
+namespace knapsack {
+namespace {
+
+TEST(Allocations, NoneATokenWithAnySampler) {
+  auto bundle = make_bundle(testing::tiny_imported(false), {.chunk = 16});
+  ASSERT_TRUE(bundle);
+  auto session = Session::create(*bundle, {.ctx = 400, .threads = 2});
+  ASSERT_TRUE(session);
+  const SamplerOptions plain{};
+  const SamplerOptions filters{
+      .temperature = 1, .top_k = 30, .top_p = 0.99F, .min_p = 0.001F, .typical_p = 0.99F, .seed = 1};
+  const SamplerOptions penalties{
+      .repetition_penalty = 1.1F, .presence_penalty = 0.1F, .logit_bias = {{3, 1}}, .dry_multiplier = 0.5F};
+  const SamplerOptions mirostat{.temperature = 1, .mirostat = 2};
+  for (const auto& sampler : {plain, filters, penalties, mirostat}) {
+    const auto count = [&](std::int64_t tokens) {
+      (*session)->reset();
+      const long before = allocations.load();
+      const auto result =
+          (*session)->generate(std::vector<std::int32_t>{3, 4, 5}, {.max_tokens = tokens, .sampler = sampler}, {}, {});
+      const long made = allocations.load() - before;
+      EXPECT_TRUE(result);
+      EXPECT_EQ(static_cast<std::int64_t>(result->ids.size()), tokens);
+      return made;
+    };
+    count(3);
+    EXPECT_EQ(count(10), count(300));
+  }
+}
+
+}  // namespace
+}  // namespace knapsack
+#endif
