@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "base/json.h"
@@ -89,15 +89,16 @@ Result<std::shared_ptr<const SafetensorsFiles>> open_index(const fs::path& index
   for (const auto& [name, shard] : weights) wanted[shard].push_back(name);
 
   auto opened = std::make_shared<Opened>();
-  for (auto& [shard, names] : wanted) {
+  for (auto& shard_entry : wanted) {
+    const std::string& shard = shard_entry.first;
+    std::vector<std::string>& names = shard_entry.second;
     const fs::path path = index.parent_path() / shard;
     if (!is_there(path))
       return bad_input("{}: shard {} is missing; it should hold {}", index.string(), printable(shard), some_of(names));
     TRY(auto file, MappedFile::open(path.string()));
     TRY(auto part, parse_safetensors(file->bytes(), path.string()));
     std::vector<std::string> unnamed, elsewhere;
-    std::size_t matched = 0;
-    std::map<std::string_view, bool> held;
+    std::set<std::string_view> held;
     opened->add(std::move(file), std::move(part), [&](const SafeTensor& tensor) {
       const auto entry = weights.find(tensor.name);
       if (entry == weights.end()) {
@@ -108,11 +109,10 @@ Result<std::shared_ptr<const SafetensorsFiles>> open_index(const fs::path& index
         elsewhere.push_back(tensor.name);
         return false;
       }
-      held[entry->first] = true;
-      ++matched;
+      held.insert(entry->first);
       return true;
     });
-    if (matched < names.size()) {
+    if (held.size() < names.size()) {
       std::erase_if(names, [&](const std::string& name) { return held.contains(name); });
       return bad_input("{}: the index names {} here, but the shard does not hold {}", path.string(), some_of(names),
                        names.size() == 1 ? "it" : "them");
