@@ -316,35 +316,39 @@ TEST(RefOps, EveryIsaCoversEveryOp) {
     for (const OpInfo& info : all_ops()) EXPECT_NE(KernelTable::get(isa)[info.op].run, nullptr) << info.text;
 }
 
-TEST(RefOps, MatchTheirFormulas) {
-  for (const OpCase& c : testing::all_op_cases()) {
-    SCOPED_TRACE(c.name);
-    const auto found = testing::run_case(c);
-    const Outputs want = expected(c);
-    ASSERT_EQ(found.size(), want.size());
-    for (std::size_t o = 0; o < want.size(); ++o) {
-      double size = 1e-3;  // of the output: sums cancel, and then only the terms' size bounds the error
-      for (const auto& row : want[o])
-        for (const double v : row) size = std::max(size, std::abs(v));
-      std::size_t at = 0;
-      for (std::size_t row = 0; row < want[o].size(); ++row)
-        for (std::size_t col = 0; col < want[o][row].size(); ++col, ++at)
-          ASSERT_NEAR(found[o][at], want[o][row][col], size * 2e-6)
-              << "output " << o << " row " << row << " col " << col;
-      ASSERT_EQ(at, found[o].size());
+// Largest error allowed, in parts of the output's largest value: sums cancel, and then only their terms' size counts.
+constexpr double tolerance = 3e-6;
+
+TEST(RefOps, MatchTheirFormulasOnEveryIsa) {
+  for (const Isa isa : supported_isas())
+    for (const OpCase& c : testing::all_op_cases()) {
+      SCOPED_TRACE(c.name + ", " + std::string(isa_name(isa)));
+      const auto found = testing::run_case(c, isa);
+      const Outputs want = expected(c);
+      ASSERT_EQ(found.size(), want.size());
+      for (std::size_t o = 0; o < want.size(); ++o) {
+        double size = 1e-3;
+        for (const auto& row : want[o])
+          for (const double v : row) size = std::max(size, std::abs(v));
+        std::size_t at = 0;
+        for (std::size_t row = 0; row < want[o].size(); ++row)
+          for (std::size_t col = 0; col < want[o][row].size(); ++col, ++at)
+            ASSERT_NEAR(found[o][at], want[o][row][col], size * tolerance)
+                << "output " << o << ", " << row << ", " << col;
+        ASSERT_EQ(at, found[o].size());
+      }
     }
-  }
 }
 
 TEST(RefOps, ARowDependsNeitherOnItsChunkNorOnThreads) {
-  for (const OpCase& c : testing::all_op_cases()) {
-    SCOPED_TRACE(c.name);
-    const auto whole = testing::run_case(c);
-    for (const std::int64_t chunk : {std::int64_t{1}, std::int64_t{2}, std::int64_t{5}, c.rows})
-      for (const int threads : {1, 2, 3, 8})
-        ASSERT_EQ(testing::run_case(c, Isa::scalar, threads, chunk), whole)
-            << chunk << " rows, " << threads << " threads";
-  }
+  for (const Isa isa : supported_isas())
+    for (const OpCase& c : testing::all_op_cases()) {
+      SCOPED_TRACE(c.name + ", " + std::string(isa_name(isa)));
+      const auto whole = testing::run_case(c, isa);
+      for (const std::int64_t chunk : {std::int64_t{1}, std::int64_t{2}, std::int64_t{5}, c.rows})
+        for (const int threads : {1, 2, 3, 8})
+          ASSERT_EQ(testing::run_case(c, isa, threads, chunk), whole) << chunk << " rows, " << threads << " threads";
+    }
 }
 
 }  // namespace

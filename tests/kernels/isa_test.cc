@@ -1,0 +1,40 @@
+// Names of instruction sets, and KNAPSACK_ISA.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "kernels/kernel.h"
+
+namespace knapsack {
+namespace {
+
+TEST(Isa, NamesGoThereAndBack) {
+  for (const Isa isa : {Isa::scalar, Isa::avx2}) EXPECT_EQ(isa_from_name(isa_name(isa)), isa);
+  for (const char* name : {"", "AVX2", "sse", "scalar "}) EXPECT_FALSE(isa_from_name(name)) << name;
+}
+
+TEST(Isa, ScalarIsAlwaysThere) { EXPECT_EQ(supported_isas().front(), Isa::scalar); }
+
+TEST(Isa, TheEnvironmentChooses) {
+  const char* before = std::getenv("KNAPSACK_ISA");
+  const std::string kept = before != nullptr ? before : "";
+  unsetenv("KNAPSACK_ISA");
+  EXPECT_EQ(*choose_isa(), supported_isas().back());
+  setenv("KNAPSACK_ISA", "", 1);
+  EXPECT_EQ(*choose_isa(), supported_isas().back());
+  setenv("KNAPSACK_ISA", "scalar", 1);
+  EXPECT_EQ(*choose_isa(), Isa::scalar);
+  setenv("KNAPSACK_ISA", "avx3", 1);
+  const auto unknown = choose_isa();
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code, Code::usage);
+  EXPECT_NE(unknown.error().message.find("avx3"), std::string::npos);
+  EXPECT_NE(unknown.error().message.find("scalar"), std::string::npos);
+  if (before != nullptr)
+    setenv("KNAPSACK_ISA", kept.c_str(), 1);
+  else
+    unsetenv("KNAPSACK_ISA");
+}
+
+}  // namespace
+}  // namespace knapsack
