@@ -1,0 +1,77 @@
+// Templates against Python's Jinja2: the fifteen real ones with transformers' own outputs, and snippets that
+// tools/golden/jinja_cases.py made.
+#include "text/chat_template.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/json.h"
+#include "support/support.h"
+
+namespace knapsack {
+namespace {
+
+using testing::data_path;
+using testing::read_file;
+
+json::value parsed(const std::filesystem::path& path) {
+  auto value = parse_json(read_file(path), path.string());
+  EXPECT_TRUE(value.has_value());
+  return *value;
+}
+
+TEST(ChatTemplate, RealTemplatesAsTransformersRendersThem) {
+  const auto folder = data_path("data/text/templates");
+  const json::value all = parsed(folder / "cases.json");
+  std::string clock(all.at("clock").as_string());
+  clock[clock.find(' ')] = 'T';
+  int compared = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().filename() == "cases.json") continue;
+    const json::value file = parsed(entry.path());
+    for (const auto& result : file.at("results").as_array()) {
+      const json::object& c = all.at("cases").at(result.at("case").as_string()).as_object();
+      json::object variables = all.at("special").as_object();
+      variables["messages"] = c.at("messages");
+      variables["add_generation_prompt"] = c.at("gen");
+      variables["tools"] = c.contains("tools") ? c.at("tools") : json::value();
+      variables["documents"] = nullptr;
+      if (const auto* more = c.if_contains("kw")) {
+        for (const auto& [key, value] : more->as_object()) variables[key] = value;
+      }
+      SCOPED_TRACE(entry.path().filename().string() + " " + std::string(result.at("case").as_string()));
+      auto text = render_chat_template(std::string(file.at("template").as_string()), json::serialize(variables), clock,
+                                       "template");
+      if (const auto* output = result.as_object().if_contains("output")) {
+        EXPECT_TRUE(text.has_value()) << text.error().message;
+        if (text.has_value()) EXPECT_EQ(*text, std::string(output->as_string()));
+      } else {
+        EXPECT_FALSE(text.has_value());
+      }
+      ++compared;
+    }
+  }
+  EXPECT_GE(compared, 135);
+}
+
+TEST(ChatTemplate, SnippetsAsPythonRendersThem) {
+  const json::value all = parsed(data_path("data/text/jinja_cases.json"));
+  const std::string variables = json::serialize(all.at("variables"));
+  const std::string clock(all.at("clock").as_string());
+  int wrong = 0;
+  for (const auto& c : all.at("cases").as_array()) {
+    const std::string source(c.at("source").as_string());
+    auto text = render_chat_template(source, variables, clock, "snippet");
+    const auto* output = c.as_object().if_contains("output");
+    const std::string expected = output != nullptr ? std::string(output->as_string()) : "an error";
+    if (output == nullptr ? !text.has_value() : text.has_value() && *text == expected) continue;
+    ++wrong;
+    ADD_FAILURE() << source << "\n  expected " << expected << "\n  got      "
+                  << (text.has_value() ? *text : text.error().message);
+  }
+  EXPECT_EQ(wrong, 0) << "of " << all.at("cases").as_array().size();
+}
+
+}  // namespace
+}  // namespace knapsack
