@@ -40,6 +40,7 @@ Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<const Program
                                                    ThreadPool& pool, Isa isa) {
   std::unique_ptr<Executor> executor(new Executor());
   executor->pool_ = &pool;
+  executor->kv_ = &kv;
   const KernelTable& kernels = KernelTable::get(isa);
   const Program& p = *program;
 
@@ -104,6 +105,8 @@ std::span<const float> Executor::run(const Step& step) {
   CHECK(tokens <= p.max_tokens && selected <= p.max_selected);
   CHECK(step.positions.size() == step.ids.size() && step.slots.size() == step.ids.size());
   for (const std::int32_t row : step.selected) CHECK(row >= 0 && row < tokens);
+  for (const std::int32_t position : step.positions) CHECK(position >= 0 && position < kv_->ctx());
+  for (const std::int32_t slot : step.slots) CHECK(slot >= 0 && slot < kv_->slots());
   if (tokens == 0) return {};
 
   const bool resized = tokens != tokens_ || selected != selected_;

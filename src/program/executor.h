@@ -29,8 +29,8 @@ using Tap = std::function<void(std::string_view name, std::int64_t rows, std::in
 
 class Executor {
  public:
-  // `pool` and `kv` are borrowed; several executors (prefill, decode) may share both, one running at a time. Each has
-  // its own arena. A failure is out of memory.
+  // `pool` and `kv` are borrowed (and stay where they are); several executors (prefill, decode) may share both, one
+  // running at a time. Each has its own arena. A failure is out of memory.
   static Result<std::unique_ptr<Executor>> create(std::shared_ptr<const Program> program, KvCache& kv, ThreadPool& pool,
                                                   Isa isa);
   // Token ids are already checked against the vocabulary, positions against ctx. Returns the logits,
@@ -60,6 +60,7 @@ class Executor {
   std::span<std::byte> scratch_;
   std::size_t bytes_ = 0;
   ThreadPool* pool_ = nullptr;
+  const KvCache* kv_ = nullptr;
   std::int64_t tokens_ = 0, selected_ = 0;  // rows the operands are set to
   Tap tap_;
 };

@@ -28,9 +28,10 @@ std::size_t memory_limit() {
 }
 
 Error too_large(double wanted_mib, std::int64_t slots, std::int64_t ctx, DType dtype) {
-  const std::string_view hint = dtype == DType::F32 ? "a smaller --ctx or --kv f16" : "a smaller --ctx";
-  return out_of_resource("the KV cache of {} x {} tokens in {} needs {:.0f} MiB, more memory than there is; use {}",
-                         slots, ctx, name(dtype), wanted_mib, hint);
+  const std::string sequences = slots == 1 ? "" : fmt::format(" for each of {} sequences", slots);
+  return out_of_resource(
+      "the KV cache of {} tokens{} in {} needs {:.0f} MiB, more memory than there is; use a smaller --ctx{}", ctx,
+      sequences, name(dtype), wanted_mib, dtype == DType::F32 ? " or --kv f16" : "");
 }
 
 }  // namespace

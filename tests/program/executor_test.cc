@@ -160,6 +160,14 @@ TEST(Executor, AStepAllocatesNothing) {
       }
 }
 
+TEST(Executor, AStepOutsideTheCacheIsAMistakeOfOurs) {
+  Model m(testing::tiny_graph({}), 8, 8, 1);
+  EXPECT_DEATH(run(*m.decode_run, Tokens(100, 1, 0, {0})), "position < kv_->ctx");
+  EXPECT_DEATH(run(*m.decode_run, Tokens(0, 1, 2, {0})), "slot < kv_->slots");
+  EXPECT_DEATH(run(*m.decode_run, Tokens(0, 2, 0, {0})), "max_tokens");
+  EXPECT_DEATH(run(*m.prefill_run, Tokens(0, 2, 0, {2})), "row < tokens");
+}
+
 TEST(Executor, TheCounterCounts) {
   const std::size_t before = testing::allocations();
   const auto owned = std::make_unique<int>(3);
