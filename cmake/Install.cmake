@@ -33,3 +33,16 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/knapsack-config.cmake.in
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/gen/knapsack-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/gen/knapsack-config.cmake ${CMAKE_BINARY_DIR}/gen/knapsack-config-version.cmake
   DESTINATION ${package_dir})
+
+# The man page is written by hand; the program itself writes the completions.
+install(FILES ${CMAKE_SOURCE_DIR}/docs/knapsack.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+foreach(shell bash zsh fish)
+  add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/gen/knapsack.${shell} DEPENDS knapsack
+    COMMAND knapsack completions ${shell} > ${CMAKE_BINARY_DIR}/gen/knapsack.${shell})
+  list(APPEND completions ${CMAKE_BINARY_DIR}/gen/knapsack.${shell})
+endforeach()
+add_custom_target(knap_completions ALL DEPENDS ${completions})
+install(FILES ${CMAKE_BINARY_DIR}/gen/knapsack.bash RENAME knapsack
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES ${CMAKE_BINARY_DIR}/gen/knapsack.zsh RENAME _knapsack DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+install(FILES ${CMAKE_BINARY_DIR}/gen/knapsack.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)

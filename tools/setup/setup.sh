@@ -48,7 +48,7 @@ if [ ! -x .venv/bin/pip ] && { [ -z "$python" ] || ! "$python" -c 'import ensure
 fi
 
 # Rust: any cargo on PATH that is new enough for the crates we lock, else Debian's rustc-web and cargo-web.
-msrv=$(sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' src/text/bridge/Cargo.toml | head -1)
+msrv=$(sed -n "s/^set(KNAPSACK_RUST_MINIMUM \([0-9.]*\)).*/\1/p" src/text/bridge/CMakeLists.txt | head -1)
 msrv=${msrv:-1.85}
 cargo_recent() {
   local found
