@@ -18,7 +18,7 @@ flock 9
 # --- What is needed: "package probe", the probe being a program on PATH or a file that proves it is there.
 # A multiarch path is written with LIB for /usr/lib/<this machine's triplet>.
 needs_build=(
-  "g++ g++" "cmake cmake" "ninja-build ninja" "make make" "python3 python3" "ca-certificates /etc/ssl/certs/ca-certificates.crt"
+  "g++ g++" "cmake cmake" "ninja-build ninja" "make make" "python3 python3" "ca-certificates /etc/ssl/certs/ca-certificates.crt" "git git"
   "libboost-json1.81-dev LIB/libboost_json.a" "libfmt-dev LIB/libfmt.a"
   "libssl-dev LIB/libcrypto.a" "libgtest-dev LIB/libgtest.a" "libbenchmark-dev LIB/libbenchmark.a"
 )
@@ -81,8 +81,9 @@ if [ ${#missing[@]} -gt 0 ]; then
   for need in "${needs_nice[@]}"; do present "${need##* }" || extra+=("${need%% *}"); done
   say "installing ${missing[*]} ${extra[*]-}"
   if ! apt_get install --no-install-recommends "${missing[@]}" ${extra[@]+"${extra[@]}"} >.cache/apt.log 2>&1; then
-    # Old package lists are the usual cause: refresh them once and try again.
-    apt_get update >.cache/apt.log 2>&1 || { tail -5 .cache/apt.log >&2; die "apt-get update failed (log: .cache/apt.log)"; }
+    # Old package lists are the usual cause, an interrupted installation the next: mend both and try once more.
+    as_root env DEBIAN_FRONTEND=noninteractive dpkg --configure -a </dev/null >>.cache/apt.log 2>&1 || true
+    apt_get update >>.cache/apt.log 2>&1 || { tail -5 .cache/apt.log >&2; die "apt-get update failed (log: .cache/apt.log)"; }
     apt_get install --no-install-recommends "${missing[@]}" ${extra[@]+"${extra[@]}"} >>.cache/apt.log 2>&1 ||
       { tail -5 .cache/apt.log >&2; die "apt-get could not install: ${missing[*]} (log: .cache/apt.log). By hand: sudo $line"; }
   fi
