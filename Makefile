@@ -84,9 +84,9 @@ tsan: ## the threaded tests under ThreadSanitizer
 .PHONY: bench
 bench: ## measure this machine (kernels, prefill, decode)
 	@tools/setup/setup.sh demo
-	@$(call configure,$(BUILD),Release,)
-	@cmake --build $(BUILD) --target knapsack
-	@tools/bench.sh $(BUILD)/src/knapsack $(MODEL)
+	@$(call configure,build-bench,Release,-DKNAPSACK_BENCH=ON -DKNAPSACK_TESTS=OFF)
+	@cmake --build build-bench
+	@tools/bench.sh build-bench $(MODEL)
 
 .PHONY: install
 install: ## install below DESTDIR/PREFIX: program, libraries, headers, CMake package, man page, completions
