@@ -19,7 +19,7 @@ std::int64_t extent(const MatmulJob& job) { return job.transposed ? job.cols : j
 std::int64_t units(const MatmulJob& job) { return (extent(job) + unit(job) - 1) / unit(job); }
 
 std::int64_t floats_a_thread(std::int64_t tokens, std::int64_t cols) {
-  const std::int64_t panel = matmul_panel * matmul_depth;
+  const std::int64_t panel = matmul_panel * matmul_stride;
   const std::int64_t partial_sums = matmul_panel * 8 * std::min(tokens, matmul_tokens);
   return (std::max(cols, panel) + partial_sums + 15) / 16 * 16;
 }

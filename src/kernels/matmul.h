@@ -48,8 +48,12 @@ const MatmulTable& scalar_matmul();
 
 // Rows of a plain job come in panels of this many, decoded once for all tokens.
 inline constexpr std::int64_t matmul_panel = 8;
-// Weights are decoded in pieces of this many columns (whole blocks of any format), so that a panel stays in L1.
-inline constexpr std::int64_t matmul_depth = 512;
+// Weights are decoded in pieces of at most this many columns, so that a panel stays in L1; a row that is longer is cut
+// at multiples of matmul_cut (whole blocks of any format).
+inline constexpr std::int64_t matmul_depth = 640;
+inline constexpr std::int64_t matmul_cut = 512;
+// Floats from one row of a decoded panel to the next: no power of two, which would put all rows in the same cache sets.
+inline constexpr std::int64_t matmul_stride = matmul_depth + 8;
 // Tokens for which one decoding of a panel serves; more are done in turns.
 inline constexpr std::int64_t matmul_tokens = 128;
 

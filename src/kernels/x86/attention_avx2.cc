@@ -121,7 +121,7 @@ void score_tile(const float* k, const float* q, std::int64_t width, std::int64_t
                 std::int64_t stride, float* scores) {
   for (std::int64_t p = begin; p < end; p += tile_rows) {
     __m256 sum[4][T];
-    multiply_tile<T>(k + p * width, width, q, width, width, nullptr, 0, sum);
+    multiply_tile<T, false>(k + p * width, width, q, width, width, nullptr, 0, sum);
 #pragma GCC unroll 3
     for (int t = 0; t < T; ++t)
       _mm_store_ps(scores + t * stride + p, lane_sums(sum[0][t], sum[1][t], sum[2][t], sum[3][t]));

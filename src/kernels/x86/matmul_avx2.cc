@@ -1,6 +1,7 @@
 // The AVX2 pieces of matmul(): see matmul.h for the sums they make.
 // One to three tokens: weights are decoded in registers and multiplied at once, four rows side by side. More tokens: a
-// panel of rows is decoded to L1, 512 columns at a time, and multiplied with all tokens in tiles of 4 rows x 3 tokens.
+// panel of rows is decoded to L1, up to 640 columns at a time, and multiplied with all tokens in tiles of 4 rows x 3
+// tokens.
 #include <algorithm>
 #include <array>
 
@@ -213,50 +214,47 @@ void decode_piece(const MatmulJob& job, std::int64_t row, std::int64_t col, std:
 struct Piece {
   std::int64_t col, count;  // columns of the piece
   bool first, last;         // of the row's pieces
-  std::int64_t stride;      // tokens a row of partial sums
+  std::int64_t stride;      // vectors a row of partial sums
 };
 
-template <int T>
+template <int T, bool tail>
 void tile(const MatmulJob& job, const Piece& piece, const float* w, std::int64_t row, std::int64_t rows,
-          std::int64_t token, __m256* partial) {
+          std::int64_t token, float* partial) {
   __m256 sum[4][T];
-  multiply_tile<T>(w, matmul_depth, job.x + token * job.x_stride + piece.col, job.x_stride, piece.count,
-                   piece.first ? nullptr : partial, piece.stride, sum);
+  multiply_tile<T, tail>(w, matmul_stride, job.x + token * job.x_stride + piece.col, job.x_stride, piece.count,
+                         piece.first ? nullptr : partial, piece.stride, sum);
   if (piece.last) {
     for (int t = 0; t < T; ++t)
       finish(job, token + t, row, rows, lane_sums(sum[0][t], sum[1][t], sum[2][t], sum[3][t]));
     return;
   }
   for (int r = 0; r < 4; ++r)
-    for (int t = 0; t < T; ++t) partial[r * piece.stride + t] = sum[r][t];
+    for (int t = 0; t < T; ++t) _mm256_store_ps(partial + 8 * (r * piece.stride + t), sum[r][t]);
 }
+
+using TileFn = decltype(&tile<1, false>);
+constexpr std::array<TileFn, tile_tokens> tiles = {tile<1, false>, tile<2, false>, tile<3, false>};
+constexpr std::array<TileFn, tile_tokens> tiles_with_tail = {tile<1, true>, tile<2, true>, tile<3, true>};
 
 // Rows [row, row + rows) of one panel for tokens [begin, end).
 void multiply_panel(const MatmulJob& job, std::int64_t row, std::int64_t rows, std::int64_t begin, std::int64_t end,
-                    float* panel, __m256* partial) {
-  for (std::int64_t col = 0; col < job.cols; col += matmul_depth) {
+                    float* panel, float* partial) {
+  const std::int64_t cut = job.cols <= matmul_depth ? job.cols : matmul_cut;
+  for (std::int64_t col = 0; col < job.cols; col += cut) {
     const Piece piece{.col = col,
-                      .count = std::min(matmul_depth, job.cols - col),
+                      .count = std::min(cut, job.cols - col),
                       .first = col == 0,
-                      .last = col + matmul_depth >= job.cols,
+                      .last = col + cut >= job.cols,
                       .stride = end - begin};
-    for (std::int64_t r = 0; r < rows; ++r) decode_piece(job, row + r, col, piece.count, panel + r * matmul_depth);
+    for (std::int64_t r = 0; r < rows; ++r) decode_piece(job, row + r, col, piece.count, panel + r * matmul_stride);
     for (std::int64_t token = begin; token < end; token += tile_tokens) {
+      const auto width = static_cast<std::size_t>(std::min(tile_tokens, end - token));
       for (std::int64_t r = 0; r < rows; r += tile_rows) {
-        const float* w = panel + r * matmul_depth;
+        const float* w = panel + r * matmul_stride;
         const std::int64_t count = std::min(tile_rows, rows - r);
-        __m256* sums = partial + r * piece.stride + token - begin;
-        switch (end - token) {
-          case 1:
-            tile<1>(job, piece, w, row + r, count, token, sums);
-            break;
-          case 2:
-            tile<2>(job, piece, w, row + r, count, token, sums);
-            break;
-          default:
-            tile<3>(job, piece, w, row + r, count, token, sums);
-            break;
-        }
+        float* sums = partial + 8 * (r * piece.stride + token - begin);
+        const auto multiply = piece.count % 8 == 0 ? tiles[width - 1] : tiles_with_tail[width - 1];
+        multiply(job, piece, w, row + r, count, token, sums);
       }
     }
   }
@@ -268,9 +266,9 @@ void avx2_rows(const MatmulJob& job, std::int64_t begin, std::int64_t end, std::
     if (dot != nullptr) return dot(job, begin, end);
   }
   float* panel = scratch.data();
-  auto* partial = reinterpret_cast<__m256*>(panel + matmul_panel * matmul_depth);
+  float* partial = panel + matmul_panel * matmul_stride;
   // Rows that the last tile lacks are multiplied too, and not stored; they must only be defined.
-  if (end % tile_rows != 0) std::fill_n(panel, matmul_panel * matmul_depth, 0.0F);
+  if (end % tile_rows != 0) std::fill_n(panel, matmul_panel * matmul_stride, 0.0F);
   for (std::int64_t token = 0; token < job.tokens; token += matmul_tokens) {
     const std::int64_t last = std::min(token + matmul_tokens, job.tokens);
     for (std::int64_t row = begin; row < end; row += matmul_panel)
@@ -278,7 +276,7 @@ void avx2_rows(const MatmulJob& job, std::int64_t begin, std::int64_t end, std::
   }
 }
 
-// y += sum over R rows of x[r] * w[r], for one token; w rows are matmul_depth apart.
+// y += sum over R rows of x[r] * w[r], for one token; w rows are matmul_stride apart.
 template <int R>
 KNAP_INLINE void add_rows(const float* x, const float* w, std::int64_t count, float* y) {
   __m256 factor[R];
@@ -288,30 +286,30 @@ KNAP_INLINE void add_rows(const float* x, const float* w, std::int64_t count, fl
   for (; c + 8 <= count; c += 8) {
     __m256 sum = _mm256_loadu_ps(y + c);
 #pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) sum = _mm256_fmadd_ps(factor[r], _mm256_load_ps(w + r * matmul_depth + c), sum);
+    for (int r = 0; r < R; ++r) sum = _mm256_fmadd_ps(factor[r], _mm256_load_ps(w + r * matmul_stride + c), sum);
     _mm256_storeu_ps(y + c, sum);
   }
   if (c == count) return;
   const __m256i mask = first_lanes(count - c);
   __m256 sum = _mm256_maskload_ps(y + c, mask);
-  for (int r = 0; r < R; ++r) sum = _mm256_fmadd_ps(factor[r], _mm256_load_ps(w + r * matmul_depth + c), sum);
+  for (int r = 0; r < R; ++r) sum = _mm256_fmadd_ps(factor[r], _mm256_load_ps(w + r * matmul_stride + c), sum);
   _mm256_maskstore_ps(y + c, mask, sum);
 }
 
 void avx2_columns(const MatmulJob& job, std::int64_t begin, std::int64_t end, std::span<float> scratch) {
   float* panel = scratch.data();
-  for (std::int64_t col = begin; col < end; col += matmul_depth) {
-    const std::int64_t count = std::min(matmul_depth, end - col);
+  for (std::int64_t col = begin; col < end; col += matmul_cut) {
+    const std::int64_t count = std::min(matmul_cut, end - col);
     for (std::int64_t t = 0; t < job.tokens; ++t) std::fill_n(job.y + t * job.y_stride + col, count, 0.0F);
     for (std::int64_t row = 0; row < job.rows; row += matmul_panel) {
       const std::int64_t rows = std::min(matmul_panel, job.rows - row);
-      for (std::int64_t r = 0; r < rows; ++r) decode_piece(job, row + r, col, count, panel + r * matmul_depth);
+      for (std::int64_t r = 0; r < rows; ++r) decode_piece(job, row + r, col, count, panel + r * matmul_stride);
       for (std::int64_t t = 0; t < job.tokens; ++t) {
         const float* x = job.x + t * job.x_stride + row;
         float* y = job.y + t * job.y_stride + col;
         std::int64_t r = 0;
-        for (; r + 4 <= rows; r += 4) add_rows<4>(x + r, panel + r * matmul_depth, count, y);
-        for (; r < rows; ++r) add_rows<1>(x + r, panel + r * matmul_depth, count, y);
+        for (; r + 4 <= rows; r += 4) add_rows<4>(x + r, panel + r * matmul_stride, count, y);
+        for (; r < rows; ++r) add_rows<1>(x + r, panel + r * matmul_stride, count, y);
       }
     }
   }

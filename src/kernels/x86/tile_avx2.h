@@ -10,16 +10,18 @@ namespace {
 inline constexpr std::int64_t tile_rows = 4;
 inline constexpr std::int64_t tile_vectors = 3;
 
-// sum[r][t] = before[r * before_stride + t] (or 0 without it) + products of w's row r and vector t over `count`
-// columns, lane by lane. w rows are 32-byte aligned and padded to a multiple of 8; x is not read past `count`.
-template <int T>
+// sum[r][t] = the eight floats at before + 8 * (r * before_stride + t) (or 0 without it) + products of w's row r and
+// vector t over `count` columns, lane by lane. w rows are 32-byte aligned. With `tail`, count is any number: w is
+// padded to a multiple of 8 and x is not read past `count`; else it is a multiple of 8.
+template <int T, bool tail>
 KNAP_INLINE void multiply_tile(const float* w, std::int64_t w_stride, const float* x, std::int64_t x_stride,
-                               std::int64_t count, const __m256* before, std::int64_t before_stride,
+                               std::int64_t count, const float* before, std::int64_t before_stride,
                                __m256 (&sum)[4][T]) {
 #pragma GCC unroll 4
   for (int r = 0; r < 4; ++r)
 #pragma GCC unroll 3
-    for (int t = 0; t < T; ++t) sum[r][t] = before != nullptr ? before[r * before_stride + t] : _mm256_setzero_ps();
+    for (int t = 0; t < T; ++t)
+      sum[r][t] = before != nullptr ? _mm256_load_ps(before + 8 * (r * before_stride + t)) : _mm256_setzero_ps();
   std::int64_t c = 0;
   for (; c + 8 <= count; c += 8) {
     __m256 vector[T];
@@ -32,6 +34,7 @@ KNAP_INLINE void multiply_tile(const float* w, std::int64_t w_stride, const floa
       for (int t = 0; t < T; ++t) sum[r][t] = _mm256_fmadd_ps(row, vector[t], sum[r][t]);
     }
   }
+  if constexpr (!tail) return;
   if (c == count) return;
   const __m256i mask = first_lanes(count - c);
 #pragma GCC unroll 4
