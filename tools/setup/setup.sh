@@ -22,6 +22,7 @@ needs_build=(
   "libboost-json1.81-dev LIB/libboost_json.a" "libfmt-dev LIB/libfmt.a"
   "libssl-dev LIB/libcrypto.a" "libgtest-dev LIB/libgtest.a" "libbenchmark-dev LIB/libbenchmark.a"
 )
+needs_full=("npm npm")
 needs_lint=("clang-format-14 clang-format-14" "clang-tidy-14 clang-tidy-14")
 needs_fuzz=("clang-14 clang++-14" "llvm-14 llvm-symbolizer-14")
 needs_nice=("ccache ccache")  # makes rebuilds fast; never a reason to stop
@@ -40,7 +41,7 @@ want() {
   for need in "$@"; do present "${need##* }" || missing+=("${need%% *}"); done
 }
 want "${needs_build[@]}"
-case $tier in lint) want "${needs_lint[@]}" ;; fuzz) want "${needs_fuzz[@]}" ;; esac
+case $tier in full) want "${needs_full[@]}" ;; lint) want "${needs_lint[@]}" ;; fuzz) want "${needs_fuzz[@]}" ;; esac
 # The venv needs the interpreter's own pip; Debian keeps that in python3-venv.
 python=$(command -v python3 || true)
 if [ ! -x .venv/bin/pip ] && { [ -z "$python" ] || ! "$python" -c 'import ensurepip, venv' >/dev/null 2>&1; }; then
