@@ -1,0 +1,40 @@
+#include "import/import.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "import/assemble.h"
+
+namespace knapsack {
+
+Result<void> assemble(const ArchitectureRow& row, const Checkpoint& checkpoint, const ImportOptions& options,
+                      Imported& out) {
+  WeightSpec spec;
+  row.arch->spec(out.config, spec);
+  TRY(const Weights weights, load_weights(checkpoint, spec, out.config, out.oddities));
+  const std::int64_t ctx = options.ctx > 0 ? options.ctx : out.config.ctx;
+  Decoder decoder(out.config, weights, ctx);
+  row.arch->build(out.config, decoder);
+  out.graph = decoder.take();
+  for (const WeightEntry& entry : spec.entries()) {
+    std::int64_t elements = 1;
+    for (const auto d : entry.shape) elements *= d;
+    out.parameters += elements;
+  }
+  for (const TensorView& view : checkpoint.tensors())
+    out.tensors.push_back({view.name, view.dtype, view.shape, view.data.size()});
+  if (ctx > out.config.ctx)
+    out.oddities.push_back(fmt::format("a context of {} is beyond the {} the model was made for", ctx, out.config.ctx));
+  return {};
+}
+
+Result<Imported> import_model(const std::string& path, const ImportOptions& options) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return import_hf(path, options);
+  if (path.ends_with(".safetensors") && std::filesystem::exists(path, error))
+    return bad_input("{}: a safetensors file alone has no config; name its folder ({})", path,
+                     std::filesystem::path(path).parent_path().string());
+  return import_gguf(path, options);
+}
+
+}  // namespace knapsack

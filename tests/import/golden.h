@@ -1,0 +1,145 @@
+// The golden models and how a test runs one: through import, lowering and the one executor, as the product does.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/threads.h"
+#include "graph/graph.h"
+#include "import/import.h"
+#include "kernels/kernel.h"
+#include "program/executor.h"
+#include "support/support.h"
+
+namespace knapsack::testing {
+
+inline std::vector<float> read_f32(const std::filesystem::path& path) {
+  const std::string bytes = read_file(path);
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+  return values;
+}
+
+// One model of tests/golden with what the reference says about it.
+struct Golden {
+  std::string name;
+  std::filesystem::path folder;
+  std::vector<std::int32_t> ids_a, ids_b, greedy_prompt, greedy_tokens;
+  std::vector<float> logits_a, logits_b, hidden_a;
+  double tolerance = 2e-4;
+};
+
+inline std::vector<std::int32_t> id_list(const json::object& object, std::string_view key) {
+  std::vector<std::int32_t> ids;
+  for (const json::value& id : object.at(key).as_array()) ids.push_back(static_cast<std::int32_t>(id.as_int64()));
+  return ids;
+}
+
+inline Golden load_golden(const std::string& name) {
+  Golden golden;
+  golden.name = name;
+  golden.folder = data_path("golden/" + name);
+  const auto parsed = parse_json(read_file(golden.folder / "reference.json"), name).value();
+  const json::object& reference = parsed.as_object();
+  golden.ids_a = id_list(reference, "ids_a");
+  golden.ids_b = id_list(reference, "ids_b");
+  golden.greedy_prompt = id_list(reference, "greedy_prompt");
+  golden.greedy_tokens = id_list(reference, "greedy_tokens");
+  golden.logits_a = read_f32(golden.folder / "logits_a.f32");
+  golden.logits_b = read_f32(golden.folder / "logits_b.f32");
+  golden.hidden_a = read_f32(golden.folder / "hidden_a.f32");
+  if (reference.at("dtype").as_string() != "f32") golden.tolerance = 1e-3;  // weights stored in 16 bits
+  return golden;
+}
+
+inline std::vector<std::string> golden_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(data_path("golden")))
+    if (std::filesystem::exists(entry.path() / "reference.json")) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+struct RunOptions {
+  std::int64_t chunk = 128;
+  int threads = 1;
+  Isa isa = Isa::scalar;
+};
+
+// A model with a KV cache of one sequence, f32.
+class Model {
+ public:
+  Model(const std::string& path, std::int64_t ctx, const RunOptions& options)
+      : chunk_(options.chunk), pool_(options.threads) {
+    auto imported = import_model(path, {.ctx = ctx});
+    if (!imported) throw std::runtime_error(imported.error().message);
+    imported_ = std::move(*imported);
+    auto valid = verify(imported_.graph);
+    if (!valid) throw std::runtime_error(valid.error().message);
+    program_ = lower(imported_.graph, {.max_tokens = chunk_, .max_selected = chunk_}).value();
+    cache_ = std::make_unique<KvCache>(KvCache::create(program_->states, 1, ctx, DType::F32).value());
+    executor_ = Executor::create(program_, *cache_, pool_, options.isa).value();
+  }
+
+  [[nodiscard]] const Imported& imported() const { return imported_; }
+  [[nodiscard]] std::int64_t vocab() const { return imported_.graph.value(imported_.graph.output()).cols; }
+  Executor& executor() { return *executor_; }
+
+  // Logits of every token of `ids`, which follow what has been run already.
+  std::vector<float> logits(std::span<const std::int32_t> ids) {
+    std::vector<float> all;
+    for (std::size_t begin = 0; begin < ids.size(); begin += static_cast<std::size_t>(chunk_)) {
+      const auto part = ids.subspan(begin, std::min(static_cast<std::size_t>(chunk_), ids.size() - begin));
+      std::vector<std::int32_t> positions, slots(part.size(), 0), selected;
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        positions.push_back(position_ + static_cast<std::int32_t>(i));
+        selected.push_back(static_cast<std::int32_t>(i));
+      }
+      const auto out = executor_->run({part, positions, slots, selected});
+      all.insert(all.end(), out.begin(), out.end());
+      position_ += static_cast<std::int32_t>(part.size());
+    }
+    return all;
+  }
+
+  void reset() { position_ = 0; }
+
+  std::vector<std::int32_t> greedy(std::span<const std::int32_t> prompt, std::size_t count) {
+    std::vector<std::int32_t> tokens;
+    std::vector<float> rows = logits(prompt);
+    while (tokens.size() < count) {
+      const auto last = rows.end() - vocab();
+      tokens.push_back(static_cast<std::int32_t>(std::max_element(last, rows.end()) - last));
+      rows = logits({&tokens.back(), 1});
+    }
+    return tokens;
+  }
+
+ private:
+  std::int64_t chunk_;
+  ThreadPool pool_;
+  Imported imported_;
+  std::shared_ptr<const Program> program_;
+  std::unique_ptr<KvCache> cache_;
+  std::unique_ptr<Executor> executor_;
+  std::int32_t position_ = 0;
+};
+
+inline double max_error(std::span<const float> got, std::span<const float> want) {
+  if (got.size() != want.size()) return INFINITY;
+  double worst = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double error = std::abs(static_cast<double>(got[i]) - static_cast<double>(want[i]));
+    if (!(error <= worst)) worst = error;
+  }
+  return worst;
+}
+
+}  // namespace knapsack::testing
