@@ -3,6 +3,7 @@
 // all of them. What a query adds up, and in which order, depends on its own range of positions and on the page borders
 // only: neither on the other queries of the unit nor on the threads.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -98,30 +99,46 @@ Memory lay_out(const Shape& s, std::int64_t page, float* at) {
   return m;
 }
 
-// Rows [begin, end) of a page, columns [col, col + count), widened to float and padded with zeros.
-void widen(const StateView& state, const std::byte* page, std::int64_t begin, std::int64_t end, std::int64_t col,
-           std::int64_t count, std::int64_t width, float* out) {
+// Keys or values of one kv head in a page: in the cache itself, or widened.
+struct PageRows {
+  const std::byte* at;
+  std::int64_t stride;  // bytes
+  DType dtype;
+};
+
+// Rows [begin, end) of a page, columns [col, col + count), as `queries` queries will read them: many queries pay for
+// widening the rows to float once (into `memory`), few read the cache itself. Rows of a width that vectors do not
+// divide are always copied, padded with zeros.
+PageRows page_rows(const StateView& state, const std::byte* page, std::int64_t begin, std::int64_t end,
+                   std::int64_t col, std::int64_t count, std::int64_t queries, float* memory) {
   const std::int64_t stride = row_bytes(state.dtype, state.cols);
+  const std::int64_t element = row_bytes(state.dtype, 1);
+  if (count % 8 == 0 && (queries <= tile_vectors || state.dtype == DType::F32))
+    return {.at = page + col * element, .stride = stride, .dtype = state.dtype};
+  const std::int64_t width = pad(count, 8);
   const std::int64_t whole = count / 8 * 8;
   for (std::int64_t r = begin; r < end; ++r) {
-    float* to = out + r * width;
+    const std::byte* from = page + r * stride + col * element;
+    float* to = memory + r * width;
     if (state.dtype == DType::F32) {
-      std::copy_n(reinterpret_cast<const float*>(page + r * stride) + col, count, to);
+      std::copy_n(reinterpret_cast<const float*>(from), count, to);
     } else {
-      const std::byte* from = page + r * stride + 2 * col;
       for (std::int64_t i = 0; i < whole; i += 8) _mm256_store_ps(to + i, load_halves(from + 2 * i));
       for (std::int64_t i = whole; i < count; ++i) to[i] = load_half_avx2(from + 2 * i);
     }
     std::fill_n(to + count, width - count, 0.0F);
   }
+  return {.at = reinterpret_cast<const std::byte*>(memory),
+          .stride = width * std::int64_t{sizeof(float)},
+          .dtype = DType::F32};
 }
 
-template <int T>
-void score_tile(const float* k, const float* q, std::int64_t width, std::int64_t begin, std::int64_t end,
+template <class L, int T>
+void score_tile(const PageRows& k, const float* q, std::int64_t width, std::int64_t begin, std::int64_t end,
                 std::int64_t stride, float* scores) {
   for (std::int64_t p = begin; p < end; p += tile_rows) {
     __m256 sum[4][T];
-    multiply_tile<T, false>(k + p * width, width, q, width, width, nullptr, 0, sum);
+    multiply_tile<L, T, false>(k.at + p * k.stride, k.stride, q, width, width, nullptr, 0, sum);
 #pragma GCC unroll 3
     for (int t = 0; t < T; ++t)
       _mm_store_ps(scores + t * stride + p, lane_sums(sum[0][t], sum[1][t], sum[2][t], sum[3][t]));
@@ -169,9 +186,9 @@ void multiply_all(float* x, std::int64_t width, float factor) {
 }
 
 // out[t] += sum over p of weights[t][p] * v[p], for N vectors of columns.
-template <int T, int N>
-KNAP_INLINE void add_values(const float* v, std::int64_t width, const float* weights, std::int64_t stride,
-                            std::int64_t begin, std::int64_t end, float* out) {
+template <class L, int T, int N>
+KNAP_INLINE void add_values(const std::byte* v, std::int64_t v_stride, std::int64_t width, const float* weights,
+                            std::int64_t stride, std::int64_t begin, std::int64_t end, float* out) {
   __m256 sum[T][N];
 #pragma GCC unroll 3
   for (int t = 0; t < T; ++t)
@@ -183,7 +200,7 @@ KNAP_INLINE void add_values(const float* v, std::int64_t width, const float* wei
     for (int t = 0; t < T; ++t) weight[t] = _mm256_broadcast_ss(weights + t * stride + p);
 #pragma GCC unroll 4
     for (int n = 0; n < N; ++n) {
-      const __m256 value = _mm256_load_ps(v + p * width + 8 * n);
+      const __m256 value = L::eight(v + p * v_stride + 8 * n * L::bytes);
 #pragma GCC unroll 3
       for (int t = 0; t < T; ++t) sum[t][n] = _mm256_fmadd_ps(weight[t], value, sum[t][n]);
     }
@@ -194,16 +211,27 @@ KNAP_INLINE void add_values(const float* v, std::int64_t width, const float* wei
     for (int n = 0; n < N; ++n) _mm256_store_ps(out + t * width + 8 * n, sum[t][n]);
 }
 
-template <int T>
-void value_tile(const float* v, std::int64_t width, const float* weights, std::int64_t stride, std::int64_t begin,
+template <class L, int T>
+void value_tile(const PageRows& v, std::int64_t width, const float* weights, std::int64_t stride, std::int64_t begin,
                 std::int64_t end, float* out) {
   std::int64_t c = 0;
-  for (; c + 32 <= width; c += 32) add_values<T, 4>(v + c, width, weights, stride, begin, end, out + c);
-  for (; c < width; c += 8) add_values<T, 1>(v + c, width, weights, stride, begin, end, out + c);
+  for (; c + 32 <= width; c += 32)
+    add_values<L, T, 4>(v.at + c * L::bytes, v.stride, width, weights, stride, begin, end, out + c);
+  for (; c < width; c += 8)
+    add_values<L, T, 1>(v.at + c * L::bytes, v.stride, width, weights, stride, begin, end, out + c);
 }
 
+template <class L>
+struct Tiles {
+  static constexpr std::array score = {score_tile<L, 1>, score_tile<L, 2>, score_tile<L, 3>};
+  static constexpr std::array value = {value_tile<L, 1>, value_tile<L, 2>, value_tile<L, 3>};
+};
+auto score_tiles(DType dtype) { return dtype == DType::F16 ? Tiles<LoadF16>::score : Tiles<LoadF32>::score; }
+auto value_tiles(DType dtype) { return dtype == DType::F16 ? Tiles<LoadF16>::value : Tiles<LoadF32>::value; }
+
 // One page for all queries of a unit; `begin` is the page's first position.
-void attend_page(const Shape& s, const Memory& m, std::int64_t count, std::int64_t begin, std::int64_t page) {
+void attend_page(const Shape& s, const Memory& m, const PageRows& keys, const PageRows& values, std::int64_t count,
+                 std::int64_t begin, std::int64_t page) {
   const std::int64_t stride = pad(page, 8);
   std::int64_t from = page;
   std::int64_t to = 0;
@@ -212,20 +240,9 @@ void attend_page(const Shape& s, const Memory& m, std::int64_t count, std::int64
     to = std::max(to, std::min(page, m.queries[i].end - begin));
   }
   for (std::int64_t i = 0; i < count; i += tile_vectors) {
-    const float* q = m.q + i * s.k_width;
-    float* scores = m.scores + i * stride;
-    const std::int64_t start = from / tile_rows * tile_rows;
-    switch (count - i) {
-      case 1:
-        score_tile<1>(m.k, q, s.k_width, start, to, stride, scores);
-        break;
-      case 2:
-        score_tile<2>(m.k, q, s.k_width, start, to, stride, scores);
-        break;
-      default:
-        score_tile<3>(m.k, q, s.k_width, start, to, stride, scores);
-        break;
-    }
+    const auto width = static_cast<std::size_t>(std::min(tile_vectors, count - i));
+    score_tiles(keys.dtype)[width - 1](keys, m.q + i * s.k_width, s.k_width, from / tile_rows * tile_rows, to, stride,
+                                       m.scores + i * stride);
   }
   const auto range_begin = [&](std::int64_t i) { return std::max<std::int64_t>(0, m.queries[i].first - begin); };
   const auto range_end = [&](std::int64_t i) { return std::min(page, m.queries[i].end - begin); };
@@ -239,21 +256,9 @@ void attend_page(const Shape& s, const Memory& m, std::int64_t count, std::int64
     const std::int64_t end = range_end(i);
     std::int64_t same = 1;
     while (same < tile_vectors && i + same < count && range_begin(i + same) == p && range_end(i + same) == end) ++same;
-    const float* weights = m.scores + i * stride;
-    float* out = m.out + i * s.v_width;
-    if (p < end) {
-      switch (same) {
-        case 1:
-          value_tile<1>(m.v, s.v_width, weights, stride, p, end, out);
-          break;
-        case 2:
-          value_tile<2>(m.v, s.v_width, weights, stride, p, end, out);
-          break;
-        default:
-          value_tile<3>(m.v, s.v_width, weights, stride, p, end, out);
-          break;
-      }
-    }
+    if (p < end)
+      value_tiles(values.dtype)[static_cast<std::size_t>(same - 1)](values, s.v_width, m.scores + i * stride, stride, p,
+                                                                    end, m.out + i * s.v_width);
     i += same;
   }
 }
@@ -284,9 +289,9 @@ void attend(const OpCall& call, const Shape& s, const Memory& m, std::int64_t ro
   for (std::int64_t begin = first / page * page; begin < end; begin += page) {
     const std::int64_t from = std::max<std::int64_t>(0, first - begin);
     const std::int64_t to = std::min(page, end - begin);
-    widen(keys, keys.row(slot, begin), from, to, kv * s.head_dim, s.head_dim, s.k_width, m.k);
-    widen(values, values.row(slot, begin), from, to, kv * s.v_stride, s.v_dim, s.v_width, m.v);
-    attend_page(s, m, count, begin, page);
+    const PageRows k = page_rows(keys, keys.row(slot, begin), from, to, kv * s.head_dim, s.head_dim, count, m.k);
+    const PageRows v = page_rows(values, values.row(slot, begin), from, to, kv * s.v_stride, s.v_dim, count, m.v);
+    attend_page(s, m, k, v, count, begin, page);
   }
   count = 0;
   for (std::int64_t r = row; r < row_end; ++r)

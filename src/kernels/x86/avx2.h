@@ -63,5 +63,15 @@ KNAP_INLINE __m256i load_32_bytes(const std::byte* p) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
 }
 
+// Rows of floats or halves: how eight of their columns are loaded.
+struct LoadF32 {
+  static constexpr int bytes = 4;
+  static KNAP_INLINE __m256 eight(const std::byte* p) { return _mm256_loadu_ps(reinterpret_cast<const float*>(p)); }
+};
+struct LoadF16 {
+  static constexpr int bytes = 2;
+  static KNAP_INLINE __m256 eight(const std::byte* p) { return load_halves(p); }
+};
+
 }  // namespace
 }  // namespace knapsack

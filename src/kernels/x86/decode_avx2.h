@@ -374,15 +374,7 @@ struct DecodeQ6_K {
   }
 };
 
-// Formats without blocks: eight weights at a time.
-struct LoadF32 {
-  static constexpr int bytes = 4;
-  static KNAP_INLINE __m256 eight(const std::byte* p) { return _mm256_loadu_ps(reinterpret_cast<const float*>(p)); }
-};
-struct LoadF16 {
-  static constexpr int bytes = 2;
-  static KNAP_INLINE __m256 eight(const std::byte* p) { return load_halves(p); }
-};
+// Formats without blocks, eight weights at a time (LoadF32 and LoadF16 are in avx2.h).
 struct LoadBF16 {
   static constexpr int bytes = 2;
   static KNAP_INLINE __m256 eight(const std::byte* p) {

@@ -27,6 +27,14 @@ KNAP_INLINE void finish(const MatmulJob& job, std::int64_t token, std::int64_t r
   for (std::int64_t i = 0; i < count; ++i) y[i] = job.bias != nullptr ? each[i] + job.bias[row + i] : each[i];
 }
 
+// Fetches what the next four rows (or, of long rows, the next few blocks) will need while these are computed: four
+// short rows side by side are streams too short for the hardware to foresee.
+template <int bytes>
+KNAP_INLINE void fetch_ahead(const std::byte* p, std::int64_t ahead) {
+#pragma GCC unroll 4
+  for (int at = 0; at < bytes; at += 64) __builtin_prefetch(p + ahead + at);
+}
+
 // Products of rows [row, row + R) with T tokens from `token` on, for formats in blocks. R is 4, or 1 at the end.
 template <class D, int R, int T>
 KNAP_INLINE void dot_blocks(const MatmulJob& job, std::int64_t row, std::int64_t token) {
@@ -38,7 +46,10 @@ KNAP_INLINE void dot_blocks(const MatmulJob& job, std::int64_t row, std::int64_t
   for (int r = 0; r < 4; ++r)
 #pragma GCC unroll 3
     for (int t = 0; t < T; ++t) sum[r][t] = _mm256_setzero_ps();
+  const std::int64_t ahead = 4 * stride <= 8192 ? 4 * stride : 1024;
   for (std::int64_t c = 0; c < job.cols; c += D::block, p += D::bytes) {
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) fetch_ahead<D::bytes>(p + r * stride, ahead);
     typename D::State state[R];
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) state[r] = D::open(p + r * stride);
@@ -221,8 +232,9 @@ template <int T, bool tail>
 void tile(const MatmulJob& job, const Piece& piece, const float* w, std::int64_t row, std::int64_t rows,
           std::int64_t token, float* partial) {
   __m256 sum[4][T];
-  multiply_tile<T, tail>(w, matmul_stride, job.x + token * job.x_stride + piece.col, job.x_stride, piece.count,
-                         piece.first ? nullptr : partial, piece.stride, sum);
+  multiply_tile<LoadF32, T, tail>(reinterpret_cast<const std::byte*>(w), matmul_stride * std::int64_t{sizeof(float)},
+                                  job.x + token * job.x_stride + piece.col, job.x_stride, piece.count,
+                                  piece.first ? nullptr : partial, piece.stride, sum);
   if (piece.last) {
     for (int t = 0; t < T; ++t)
       finish(job, token + t, row, rows, lane_sums(sum[0][t], sum[1][t], sum[2][t], sum[3][t]));

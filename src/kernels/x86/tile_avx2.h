@@ -11,10 +11,10 @@ inline constexpr std::int64_t tile_rows = 4;
 inline constexpr std::int64_t tile_vectors = 3;
 
 // sum[r][t] = the eight floats at before + 8 * (r * before_stride + t) (or 0 without it) + products of w's row r and
-// vector t over `count` columns, lane by lane. w rows are 32-byte aligned. With `tail`, count is any number: w is
-// padded to a multiple of 8 and x is not read past `count`; else it is a multiple of 8.
-template <int T, bool tail>
-KNAP_INLINE void multiply_tile(const float* w, std::int64_t w_stride, const float* x, std::int64_t x_stride,
+// vector t over `count` columns, lane by lane. w_stride is in bytes. With `tail`, count is any number: w is padded to a
+// multiple of 8 and x is not read past `count`; else it is a multiple of 8.
+template <class L, int T, bool tail>
+KNAP_INLINE void multiply_tile(const std::byte* w, std::int64_t w_stride, const float* x, std::int64_t x_stride,
                                std::int64_t count, const float* before, std::int64_t before_stride,
                                __m256 (&sum)[4][T]) {
 #pragma GCC unroll 4
@@ -23,13 +23,13 @@ KNAP_INLINE void multiply_tile(const float* w, std::int64_t w_stride, const floa
     for (int t = 0; t < T; ++t)
       sum[r][t] = before != nullptr ? _mm256_load_ps(before + 8 * (r * before_stride + t)) : _mm256_setzero_ps();
   std::int64_t c = 0;
-  for (; c + 8 <= count; c += 8) {
+  for (; c + 8 <= count; c += 8, w += 8 * L::bytes) {
     __m256 vector[T];
 #pragma GCC unroll 3
     for (int t = 0; t < T; ++t) vector[t] = _mm256_loadu_ps(x + t * x_stride + c);
 #pragma GCC unroll 4
     for (int r = 0; r < 4; ++r) {
-      const __m256 row = _mm256_load_ps(w + r * w_stride + c);
+      const __m256 row = L::eight(w + r * w_stride);
 #pragma GCC unroll 3
       for (int t = 0; t < T; ++t) sum[r][t] = _mm256_fmadd_ps(row, vector[t], sum[r][t]);
     }
@@ -41,8 +41,8 @@ KNAP_INLINE void multiply_tile(const float* w, std::int64_t w_stride, const floa
   for (int r = 0; r < 4; ++r)
 #pragma GCC unroll 3
     for (int t = 0; t < T; ++t)
-      sum[r][t] = _mm256_fmadd_ps(_mm256_load_ps(w + r * w_stride + c), _mm256_maskload_ps(x + t * x_stride + c, mask),
-                                  sum[r][t]);
+      sum[r][t] =
+          _mm256_fmadd_ps(L::eight(w + r * w_stride), _mm256_maskload_ps(x + t * x_stride + c, mask), sum[r][t]);
 }
 
 }  // namespace
