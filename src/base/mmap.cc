@@ -21,7 +21,8 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
   struct stat status {};
   if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(fd);
-    return bad_input("{}: expected a regular file, found {}", path, S_ISDIR(status.st_mode) ? "a directory" : "something else");
+    return bad_input("{}: expected a regular file, found {}", path,
+                     S_ISDIR(status.st_mode) ? "a directory" : "something else");
   }
   const auto size = static_cast<std::size_t>(status.st_size);
   void* data = nullptr;

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstring>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
@@ -19,7 +19,8 @@ std::filesystem::path source_dir() { return KNAPSACK_SOURCE_DIR; }
 std::filesystem::path data_path(const std::string& relative) { return source_dir() / "tests" / relative; }
 std::string binary() { return KNAPSACK_BINARY; }
 
-CommandResult run(const std::vector<std::string>& argv, const std::string& stdin_text, const std::vector<std::string>& env) {
+CommandResult run(const std::vector<std::string>& argv, const std::string& stdin_text,
+                  const std::vector<std::string>& env) {
   int in[2], out[2], err[2];
   if (pipe(in) != 0 || pipe(out) != 0 || pipe(err) != 0) throw std::runtime_error("pipe");
   const pid_t child = fork();
@@ -54,11 +55,17 @@ CommandResult run(const std::vector<std::string>& argv, const std::string& stdin
     char buffer[65536];
     if (fds[0].revents != 0) {
       const ssize_t n = read(out[0], buffer, sizeof buffer);
-      if (n > 0) result.out.append(buffer, static_cast<std::size_t>(n)); else out_open = false;
+      if (n > 0)
+        result.out.append(buffer, static_cast<std::size_t>(n));
+      else
+        out_open = false;
     }
     if (fds[1].revents != 0) {
       const ssize_t n = read(err[0], buffer, sizeof buffer);
-      if (n > 0) result.err.append(buffer, static_cast<std::size_t>(n)); else err_open = false;
+      if (n > 0)
+        result.err.append(buffer, static_cast<std::size_t>(n));
+      else
+        err_open = false;
     }
     if (input >= 0 && fds[2].revents != 0) {
       const ssize_t n = write(input, stdin_text.data() + sent, stdin_text.size() - sent);
