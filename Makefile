@@ -79,7 +79,7 @@ tsan: ## the threaded tests under ThreadSanitizer
 	@tools/setup/setup.sh test
 	@$(call configure,build-tsan,RelWithDebInfo,-DKNAPSACK_SANITIZE=thread)
 	@cmake --build build-tsan --target threaded_tests
-	@ctest --test-dir build-tsan --output-on-failure -j $(JOBS) -L '^threaded$$'
+	@ctest --test-dir build-tsan --output-on-failure -j $(JOBS) -L '^(base|kernels|program|runtime)$$'
 
 .PHONY: bench
 bench: ## measure this machine (kernels, prefill, decode)
