@@ -56,6 +56,7 @@ format: ## clang-format everything
 lint: ## clang-format, layers, lists, text, paths, clang-tidy
 	@tools/setup/setup.sh lint
 	@$(call configure,$(BUILD),Release,)
+	@cmake --build $(BUILD) --target knap_build_info
 	@tools/lint/all $(BUILD)
 
 .PHONY: fuzz

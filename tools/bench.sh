@@ -9,7 +9,7 @@ date -u +%Y-%m-%d
 prompt=$(for _ in $(seq 40); do printf 'The quick brown fox jumps over the lazy dog. '; done)
 for run in 1 2 3; do
   printf 'run %s: ' "$run"
-  "$build/src/knapsack" run "$model" -p "$prompt" --temp 0 -n 64 --json 2>/dev/null |
+  "$build/src/knapsack" run "$model" -p "$prompt" --temperature 0 -n 64 --json 2>/dev/null |
     python3 -c 'import json, sys; r = json.load(sys.stdin); print(*(f"{k}={r[k]}" for k in (
       "prompt_tokens", "completion_tokens", "load_ms", "ttft_ms", "prefill_tokens_per_s", "decode_tokens_per_s",
       "peak_rss_mib")))'
