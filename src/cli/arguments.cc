@@ -22,7 +22,7 @@ std::vector<std::string> split_names(std::string_view names) {
 
 std::string quoted(std::string_view text) {
   constexpr std::size_t most = 60;  // a message stays one readable line
-  std::string shown = printable(text.substr(0, most));
+  std::string shown = one_line(text.substr(0, most));
   return "\"" + shown + (text.size() > most ? "...\"" : "\"");
 }
 

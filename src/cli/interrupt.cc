@@ -43,7 +43,8 @@ void signal_arrived(int number) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
   if (number == SIGINT && s.current != nullptr && !s.current->raised()) {
-    s.current->source_.request_stop();
+    s.current->raised_ = true;
+    s.current->stop();
     return;
   }
   end_process(number, s.json);

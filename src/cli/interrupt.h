@@ -3,6 +3,7 @@
 // the first Ctrl-C only asks it to stop, so that a generation ends with its figures; a second one ends the process.
 #pragma once
 
+#include <atomic>
 #include <stop_token>
 
 namespace knapsack {
@@ -17,11 +18,13 @@ class Interruptible {
   Interruptible(const Interruptible&) = delete;
   Interruptible& operator=(const Interruptible&) = delete;
   [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
-  [[nodiscard]] bool raised() const { return source_.stop_requested(); }
+  [[nodiscard]] bool raised() const { return raised_; }
+  void stop() { source_.request_stop(); }  // for reasons of the command's own, such as output that cannot be written
 
  private:
   friend void signal_arrived(int number);
   std::stop_source source_;
+  std::atomic<bool> raised_{false};
 };
 
 }  // namespace knapsack

@@ -64,7 +64,7 @@ Result<std::string> read_text(const std::string& path, std::size_t limit) {
 void print_error(const Error& error) {
   const bool colour = use_colour(STDERR_FILENO);
   const std::string line = fmt::format("knapsack: {}error:{} {}\n", colour ? "\033[31m" : "", colour ? "\033[0m" : "",
-                                       printable(error.message));
+                                       one_line(error.message));
   // One write, so that lines of several processes do not mix; nothing can be done where it fails.
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, line.data(), line.size());
 }

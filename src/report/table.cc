@@ -9,7 +9,7 @@ namespace knapsack {
 
 void Table::row(std::vector<std::string> cells) {
   CHECK(cells.size() == columns_.size());
-  for (auto& cell : cells) cell = printable(cell);
+  for (auto& cell : cells) cell = one_line(cell);
   rows_.push_back(std::move(cells));
 }
 

@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/utf8.h"
+
 namespace knapsack {
 namespace {
 
@@ -47,6 +49,14 @@ bool inside(const std::array<CodeRange, N>& ranges, std::uint32_t code) {
                      [&](const CodeRange& r) { return code >= r.first && code <= r.second; });
 }
 
+// Length of the character at the start of text; 0 when there is none (malformed, cut).
+std::size_t utf8_length(std::string_view text) {
+  if (text.empty()) return 0;
+  const auto lead = static_cast<unsigned char>(text.front());
+  const std::size_t length = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  return text.size() >= length && is_valid_utf8(text.substr(0, length)) ? length : 0;
+}
+
 // text starts with a whole character of `length` bytes.
 std::uint32_t code_point(std::string_view text, std::size_t length) {
   const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i])); };
@@ -73,21 +83,6 @@ int terminal_width(int fd) {
   return 80;
 }
 
-std::size_t utf8_length(std::string_view text) {
-  if (text.empty()) return 0;
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xc0U) != 0x80) return 0;
-  const std::uint32_t code = code_point(text, length);
-  if (length == 3 && (code < 0x800 || (code >= 0xd800 && code <= 0xdfff))) return 0;
-  if (length == 4 && (code < 0x10000 || code > 0x10ffff)) return 0;
-  return length;
-}
-
 std::size_t display_width(std::string_view text) {
   std::size_t width = 0;
   while (!text.empty()) {
@@ -99,7 +94,7 @@ std::size_t display_width(std::string_view text) {
   return width;
 }
 
-std::string printable(std::string_view text) {
+std::string one_line(std::string_view text) {
   std::string out;
   while (!text.empty()) {
     const std::size_t length = utf8_length(text);

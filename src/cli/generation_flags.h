@@ -1,0 +1,50 @@
+// The options that `run` and `chat` share: how long, from which context, how to pick tokens, when to stop.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/arguments.h"
+#include "runtime/session.h"
+
+namespace knapsack {
+
+class GenerationFlags {
+ public:
+  void describe(Arguments& arguments);
+
+  [[nodiscard]] std::int64_t ctx() const { return ctx_.value_or(0); }
+  [[nodiscard]] DType kv() const { return kv_ == "f32" ? DType::F32 : DType::F16; }
+
+  // What needs no model: before the model is opened, so that a bad value costs nothing.
+  Result<void> check_alone() const;
+  // With no option that picks tokens: greedy, unless `by_default` (a checkpoint's own wishes) asks for sampling.
+  // Without --seed a sampled text gets a random seed. tokenizer: may be null; only DRY's breakers need it.
+  Result<GenerateOptions> resolve(const GenerationDefaults* by_default, const Tokenizer* tokenizer) const;
+
+ private:
+  [[nodiscard]] bool asks_for_sampling() const;
+
+  std::optional<std::int64_t> max_tokens_, ctx_;
+  std::string kv_ = "f16";
+  std::optional<std::int64_t> seed_;
+  bool greedy_ = false;
+  std::optional<float> temperature_, top_p_, min_p_, typical_;
+  std::optional<int> top_k_;
+  std::optional<float> repeat_penalty_;
+  float presence_penalty_ = 0, frequency_penalty_ = 0;
+  int penalty_window_ = 64;
+  std::vector<std::string> logit_bias_;
+  int mirostat_ = 0;
+  float mirostat_tau_ = 5, mirostat_eta_ = 0.1F;
+  float dry_multiplier_ = 0, dry_base_ = 1.75F;
+  int dry_allowed_length_ = 2, dry_window_ = -1;
+  std::vector<std::string> dry_breakers_;
+  std::vector<std::string> stop_;
+  int logprobs_ = 0;
+  bool ignore_eos_ = false;
+};
+
+}  // namespace knapsack

@@ -1,0 +1,25 @@
+#include "cli/model_text.h"
+
+#include <array>
+#include <fstream>
+#include <string_view>
+
+#include "base/log.h"
+
+namespace knapsack {
+
+Result<std::shared_ptr<const Tokenizer>> open_tokenizer(const std::string& path) {
+  TRY(const ModelText text, read_model_text(path));
+  for (const auto& oddity : text.oddities) warn("{}", oddity);
+  if (!text.tokenizer_json) return bad_input("{}: expected a tokenizer (tokenizer.json, or a GGUF's vocabulary), found none", path);
+  TRY(const std::string source, text.tokenizer_json());
+  return Tokenizer::from_json(source, path);
+}
+
+bool begins_as_gguf(const std::string& path) {
+  std::array<char, 4> magic{};
+  std::ifstream file(path, std::ios::binary);
+  return file.read(magic.data(), magic.size()) && std::string_view(magic.data(), magic.size()) == "GGUF";
+}
+
+}  // namespace knapsack
