@@ -171,6 +171,10 @@ Result<std::vector<std::int32_t>> to_ids(std::string_view text) {
   }
 }
 
+void Arguments::about(std::string text) { about_ = std::move(text); }
+
+void Arguments::example(std::string line, std::string says) { examples_.push_back({std::move(line), std::move(says)}); }
+
 Argument& Arguments::add(std::string_view names, std::string value, std::string help) {
   Argument argument;
   argument.names = split_names(names);

@@ -52,8 +52,8 @@ class Arguments {
     std::string says;
   };
 
-  void about(std::string text) { about_ = std::move(text); }  // paragraphs after the summary
-  void example(std::string line, std::string says) { examples_.push_back({std::move(line), std::move(says)}); }
+  void about(std::string text);  // paragraphs after the summary
+  void example(std::string line, std::string says);
   void group(std::string title) { group_ = std::move(title); }  // heads the options that follow
 
   // names: "-p,--prompt".

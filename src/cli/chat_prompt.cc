@@ -7,7 +7,8 @@
 namespace knapsack {
 
 Result<json::object> special_tokens(const std::string& tokenizer_config_json, const std::string& origin) {
-  constexpr std::array names{"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
+  constexpr std::array names{"bos_token", "eos_token", "unk_token", "sep_token",
+                             "pad_token", "cls_token", "mask_token"};
   TRY(const json::object config, parse_json_object(tokenizer_config_json, origin));
   json::object special;
   for (const char* name : names) {
@@ -25,9 +26,10 @@ void complete_variables(json::object& variables, const json::object& special) {
 
 Result<std::string> chat_prompt(const Bundle& bundle, std::span<const Message> messages) {
   if (bundle.chat_template.empty())
-    return unsupported("{}: the model has no chat template, so how it wants a conversation written is unknown; "
-                       "use `knapsack run` with the text as the model expects it",
-                       bundle.name);
+    return unsupported(
+        "{}: the model has no chat template, so how it wants a conversation written is unknown; "
+        "use `knapsack run` with the text as the model expects it",
+        bundle.name);
   json::array list;
   for (const auto& message : messages)
     list.push_back(json::object{{"role", message.role}, {"content", message.content}});

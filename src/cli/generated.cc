@@ -36,10 +36,14 @@ void append_harmless(std::string& out, std::string_view text) {
 
 std::string_view finish_words(Finish finish) {
   switch (finish) {
-    case Finish::stop: return "the model ended";
-    case Finish::length: return "as many as asked for";
-    case Finish::context: return "the context is full";
-    case Finish::cancelled: return "stopped";
+    case Finish::stop:
+      return "the model ended";
+    case Finish::length:
+      return "as many as asked for";
+    case Finish::context:
+      return "the context is full";
+    case Finish::cancelled:
+      return "stopped";
   }
   return "";
 }

@@ -80,7 +80,8 @@ Result<void> GenerationFlags::check_alone() const {
   return {};
 }
 
-Result<GenerateOptions> GenerationFlags::resolve(const GenerationDefaults* by_default, const Tokenizer* tokenizer) const {
+Result<GenerateOptions> GenerationFlags::resolve(const GenerationDefaults* by_default,
+                                                 const Tokenizer* tokenizer) const {
   GenerateOptions options;
   options.max_tokens = max_tokens_.value_or(-1);
   options.stop = stop_;

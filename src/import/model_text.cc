@@ -18,8 +18,8 @@ constexpr std::int32_t type_control = 3, type_user_defined = 4, type_byte = 6;
 // Names of end-of-turn tokens, as the tokenizers of known families spell them. A GGUF names one end token; chat
 // models end a turn with another, and llama.cpp knows these by their text too.
 constexpr std::array<std::string_view, 12> end_spellings{
-    "<|eot_id|>",    "<|im_end|>",  "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>",
-    "<|endoftext|>", "<|eom_id|>",  "<EOT>",   "_<EOT>",     "[EOT]",    "<|end_of_text|>"};
+    "<|eot_id|>",    "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>",
+    "<|endoftext|>", "<|eom_id|>", "<EOT>",   "_<EOT>",     "[EOT]",    "<|end_of_text|>"};
 
 std::string key(std::string_view name) { return "tokenizer.ggml." + std::string(name); }
 
@@ -66,11 +66,12 @@ Result<GgufVocab> vocab_of(const GgufFile& file, const std::string& path, std::v
   if (file.find(key("merges")) != nullptr) TRY_VOID(file.string_array(key("merges")));
   for (const auto& [name, size] : {std::pair{"scores", vocab.scores.size()}, {"token_type", vocab.types.size()}})
     if (size != 0 && size != tokens.size())
-      return bad_input("{}: {} has {} entries, expected one for each of the {} tokens", path, key(name), size, tokens.size());
+      return bad_input("{}: {} has {} entries, expected one for each of the {} tokens", path, key(name), size,
+                       tokens.size());
   for (std::size_t i = 0; i < vocab.types.size(); ++i)
     if (vocab.types[i] == type_byte && !spells_a_byte(tokens[i]))
-      return bad_input("{}: {}: token {} is {}, expected a byte token from '<0x00>' to '<0xFF>'", path, key("tokens"), i,
-                       printable(tokens[i]));
+      return bad_input("{}: {}: token {} is {}, expected a byte token from '<0x00>' to '<0xFF>'", path, key("tokens"),
+                       i, printable(tokens[i]));
   const auto id = [&](std::string_view name) { return id_key(file, name, tokens.size(), path, oddities); };
   TRY(vocab.bos, id("bos_token_id"));
   TRY(vocab.eos, id("eos_token_id"));
@@ -105,7 +106,9 @@ std::vector<std::int32_t> end_ids(const GgufVocab& vocab, std::span<const std::s
 
 std::string config_of(const GgufVocab& vocab, std::span<const std::string_view> tokens) {
   json::object config;
-  for (const auto& [name, id] : {std::pair{"bos_token", vocab.bos}, {"eos_token", vocab.eos}, {"unk_token", vocab.unk},
+  for (const auto& [name, id] : {std::pair{"bos_token", vocab.bos},
+                                 {"eos_token", vocab.eos},
+                                 {"unk_token", vocab.unk},
                                  {"pad_token", vocab.pad}})
     if (id >= 0) config[name] = tokens[static_cast<std::size_t>(id)];
   if (vocab.add_bos >= 0) config["add_bos_token"] = vocab.add_bos == 1;
@@ -157,7 +160,8 @@ bool eos_in(const json::object& config, const std::string& origin, std::set<std:
     if (item.is_int64() && item.get_int64() >= 0 && item.get_int64() <= INT32_MAX) {
       ids.insert(static_cast<std::int32_t>(item.get_int64()));
     } else {
-      oddities.push_back(fmt::format("{}: eos_token_id holds {}, expected a token id; ignored", origin, json::serialize(item)));
+      oddities.push_back(
+          fmt::format("{}: eos_token_id holds {}, expected a token id; ignored", origin, json::serialize(item)));
     }
   };
   if (value->is_array()) {
@@ -203,10 +207,12 @@ Result<ModelText> folder_model_text(const std::string& folder) {
   if (const std::string path = inside("tokenizer.json"); exists(path)) {
     text.tokenizer_json = [path]() -> Result<std::string> { return read_text_file(path, std::size_t{256} << 20); };
     const json::value* kind = config.if_contains("tokenizer_class");
-    text.tokenizer_kind =
-        kind != nullptr && kind->is_string() ? fmt::format("tokenizer.json ({})", std::string(kind->get_string())) : "tokenizer.json";
+    text.tokenizer_kind = kind != nullptr && kind->is_string()
+                              ? fmt::format("tokenizer.json ({})", std::string(kind->get_string()))
+                              : "tokenizer.json";
   } else if (exists(inside("tokenizer.model"))) {
-    text.oddities.push_back(fmt::format("{}: there is a tokenizer.model but no tokenizer.json; only that is read", folder));
+    text.oddities.push_back(
+        fmt::format("{}: there is a tokenizer.model but no tokenizer.json; only that is read", folder));
   }
 
   if (exists(inside("chat_template.jinja"))) {

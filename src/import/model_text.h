@@ -16,11 +16,11 @@ namespace knapsack {
 
 struct ModelText {
   std::function<Result<std::string>()> tokenizer_json;  // null: there is no tokenizer. May be slow; thread-safe
-  std::string tokenizer_kind;                           // "BPE (qwen2)", "SentencePiece", "tokenizer.json (Qwen2Tokenizer)"
-  std::string tokenizer_config_json = "{}";             // of a GGUF: made from its keys
-  std::string chat_template;                            // empty: none
+  std::string tokenizer_kind;                // "BPE (qwen2)", "SentencePiece", "tokenizer.json (Qwen2Tokenizer)"
+  std::string tokenizer_config_json = "{}";  // of a GGUF: made from its keys
+  std::string chat_template;                 // empty: none
   std::string generation_config_json = "{}";
-  std::vector<std::int32_t> eos_ids;                    // ascending, each once
+  std::vector<std::int32_t> eos_ids;  // ascending, each once
   std::vector<std::string> oddities;
 };
 

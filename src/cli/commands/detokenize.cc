@@ -19,8 +19,7 @@ class DetokenizeCommand final : public Command {
 
   Result<int> run(Context& context) override {
     constexpr std::size_t most_bytes = std::size_t{256} << 20;
-    if (ids_.empty() != stdin_)
-      return usage_error("expected either IDS or --stdin; see `knapsack detokenize --help`");
+    if (ids_.empty() != stdin_) return usage_error("expected either IDS or --stdin; see `knapsack detokenize --help`");
     std::string text = fmt::format("{}", fmt::join(ids_, " "));
     if (stdin_) {
       TRY(text, read_stdin(most_bytes));

@@ -4,6 +4,7 @@
 
 #include "base/atomic_file.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "cli/commands/command.h"
 #include "cli/interrupt.h"
 #include "pipeline/pipeline.h"
@@ -18,8 +19,7 @@ constexpr std::size_t most_ids_bytes = std::size_t{64} << 20;
 
 // Header of a .npy file, version 1.0 (numpy.lib.format): float32, C order. Padded so that the data is aligned to 64.
 std::string npy_header(std::size_t rows, std::int64_t cols) {
-  std::string dictionary =
-      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, cols);
+  std::string dictionary = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, cols);
   constexpr std::size_t before = 10;  // magic, version, length
   dictionary.append(63 - (before + dictionary.size()) % 64, ' ').push_back('\n');
   std::string header("\x93NUMPY\x01\x00", 8);
@@ -31,11 +31,13 @@ std::string npy_header(std::size_t rows, std::int64_t cols) {
 class LogitsCommand final : public Command {
  public:
   void describe(Arguments& arguments) override {
-    arguments.about("Runs the ids through the model once and writes the logits after each of them: a float32 array "
-                    "[tokens, vocabulary]. The KV cache is kept in f32. No tokenizer is needed.");
+    arguments.about(
+        "Runs the ids through the model once and writes the logits after each of them: a float32 array "
+        "[tokens, vocabulary]. The KV cache is kept in f32. No tokenizer is needed.");
     arguments.positional("MODEL", model_, "a GGUF file or a Hugging Face folder").complete = Complete::model;
     arguments.text("--ids", "IDS", ids_, "token ids, separated by commas or spaces");
-    arguments.text("--ids-file", "FILE", ids_file_, "the same from a file; - is standard input").complete = Complete::file;
+    arguments.text("--ids-file", "FILE", ids_file_, "the same from a file; - is standard input").complete =
+        Complete::file;
     Argument& out = arguments.text("-o,--output", "FILE", output_, "the .npy file to write; - is standard output");
     out.required = true;
     out.complete = Complete::file;
@@ -66,11 +68,13 @@ class LogitsCommand final : public Command {
         return usage_error("token id {} is {}; the ids of {} go from 0 to {}", i + 1, ids[i], bundle->name,
                            bundle->vocab - 1);
     for (const auto& oddity : bundle->oddities) warn("{}: {}", bundle->name, oddity);
-    TRY(auto session, Session::create(bundle, {.ctx = ctx, .kv = DType::F32, .threads = context.threads,
-                                               .isa = {}, .load_tokenizer = false}));
+    TRY(auto session,
+        Session::create(
+            bundle, {.ctx = ctx, .kv = DType::F32, .threads = context.threads, .isa = {}, .load_tokenizer = false}));
     std::optional<AtomicFile> file;
     if (output_ != "-") {
-      TRY(file, AtomicFile::create(output_));
+      TRY(auto made, AtomicFile::create(output_));
+      file.emplace(std::move(made));
     }
     Interruptible interruptible;
     Progress progress("logits", "tokens", context.quiet);

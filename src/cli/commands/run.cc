@@ -1,12 +1,14 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "build_info.h"
 #include "cli/chat_prompt.h"
 #include "cli/commands/command.h"
 #include "cli/generated.h"
 #include "cli/generation_flags.h"
 #include "cli/interrupt.h"
+#include "cli/streaming.h"
 #include "pipeline/pipeline.h"
 #include "report/table.h"
 #include "report/terminal.h"
@@ -15,35 +17,6 @@ namespace knapsack {
 namespace {
 
 constexpr std::size_t most_prompt_bytes = std::size_t{64} << 20;
-
-// Writes a completion to standard output as it comes; the first failure stops the generation.
-class Streaming {
- public:
-  Streaming(Output& out, Interruptible& interruptible, bool thinking)
-      : out_(out),
-        interruptible_(interruptible),
-        screen_(is_terminal(STDOUT_FILENO), use_colour(STDOUT_FILENO), thinking) {}
-
-  void operator()(std::string_view text) { put(screen_.push(text)); }
-  Result<void> finish(bool ended_by_newline) {
-    put(screen_.finish());
-    if (is_terminal(STDOUT_FILENO) && !ended_by_newline) put("\n");
-    return written_;
-  }
-
- private:
-  void put(std::string_view text) {
-    if (!written_ || text.empty()) return;
-    written_ = out_.write(text);
-    if (written_) written_ = out_.flush();
-    if (!written_) interruptible_.stop();
-  }
-
-  Output& out_;
-  Interruptible& interruptible_;
-  ScreenText screen_;
-  Result<void> written_;
-};
 
 class RunCommand final : public Command {
  public:
@@ -89,7 +62,10 @@ class RunCommand final : public Command {
       messages.push_back({"user", text});
       TRY(text, chat_prompt(*bundle, messages));
     }
-    TRY(auto session, Session::create(bundle, {.ctx = flags_.ctx(), .kv = flags_.kv(), .threads = context.threads}));
+    TRY(auto session,
+        Session::create(
+            bundle,
+            {.ctx = flags_.ctx(), .kv = flags_.kv(), .threads = context.threads, .isa = {}, .load_tokenizer = true}));
     std::shared_ptr<const Tokenizer> tokenizer;
     if (!ids_ || bundle->tokenizer_json) {
       TRY(tokenizer, session->tokenizer());
@@ -103,10 +79,9 @@ class RunCommand final : public Command {
          format_bytes(static_cast<double>(session->kv_bytes())), session->ctx());
 
     Interruptible interruptible;
-    Streaming streaming(context.out, interruptible, text.ends_with("<think>\n") || text.ends_with("<think>"));
-    std::function<void(std::string_view)> on_text;
-    if (!context.json) on_text = std::ref(streaming);
-    TRY(const Completion completion, session->generate(ids, options, on_text, interruptible.token()));
+    Streaming streaming(context.out, interruptible, text, context.json);
+    TRY(const Completion completion, session->generate(ids, options, std::ref(streaming), interruptible.token()));
+    TRY_VOID(streaming.finish(is_terminal(STDOUT_FILENO)));
     if (context.json) {
       json::object object = completion_json(completion, tokenizer.get());
       object["load_ms"] = load_ms;
@@ -115,8 +90,6 @@ class RunCommand final : public Command {
       object["model_hash"] = bundle->model_hash;
       object["version"] = KNAPSACK_VERSION;
       TRY_VOID(print_json(context, object));
-    } else {
-      TRY_VOID(streaming.finish(completion.text.ends_with('\n')));
     }
     if (!context.quiet) print_figures(context, completion, options, tokenizer.get());
     return interruptible.raised() ? static_cast<int>(Code::interrupted) : 0;

@@ -11,8 +11,9 @@ namespace {
 class TemplateCommand final : public Command {
  public:
   void describe(Arguments& arguments) override {
-    arguments.about("Standard output is the rendered text and nothing else, without a line end of its own. With a MODEL, "
-                    "its special tokens (bos_token ...) are variables too, unless the file sets them.");
+    arguments.about(
+        "Standard output is the rendered text and nothing else, without a line end of its own. With a MODEL, "
+        "its special tokens (bos_token ...) are variables too, unless the file sets them.");
     arguments.positional("TEMPLATE", source_, "a Jinja file (.jinja), or a model whose own template to use").complete =
         Complete::model;
     Argument& vars = arguments.text("--vars", "FILE", vars_,
@@ -22,9 +23,10 @@ class TemplateCommand final : public Command {
     vars.complete = Complete::file;
     arguments.text("--clock", "ISO-TIME", clock_, "what strftime_now() sees, as 2026-07-01T12:30:00 (default: now)");
     arguments.example("knapsack template chat_template.jinja --vars vars.json", "render a template file");
-    arguments.example("echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"add_generation_prompt\": true}' | "
-                      "knapsack template model.gguf --vars -",
-                      "a model's own template, variables from a pipe");
+    arguments.example(
+        "echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"add_generation_prompt\": true}' | "
+        "knapsack template model.gguf --vars -",
+        "a model's own template, variables from a pipe");
   }
 
   Result<int> run(Context& context) override {

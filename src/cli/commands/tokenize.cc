@@ -10,18 +10,21 @@ namespace {
 class TokenizeCommand final : public Command {
  public:
   void describe(Arguments& arguments) override {
-    arguments.about("Special tokens that stand in the text are recognised as Hugging Face does; none are added without "
-                    "--special. Neither the model's weights nor its configuration are needed.");
+    arguments.about(
+        "Special tokens that stand in the text are recognised as Hugging Face does; none are added without "
+        "--special. Neither the model's weights nor its configuration are needed.");
     arguments.positional("MODEL", model_, "a GGUF file, a folder with tokenizer.json, or a tokenizer.json").complete =
         Complete::model;
     arguments.positional("TEXT", text_, "the text");
     arguments.flag("--stdin", stdin_, "the text from standard input, as it is");
     arguments.text("-f,--file", "FILE", file_, "the text from a file, as it is").complete = Complete::file;
-    arguments.flag("--special", special_, "add the special tokens that the tokenizer adds to a text of its own (BOS ...)");
+    arguments.flag("--special", special_,
+                   "add the special tokens that the tokenizer adds to a text of its own (BOS ...)");
     arguments.flag("--table", table_, "a line for each token, with its spelling in the vocabulary");
     arguments.example("knapsack tokenize model.gguf \"Hello world\"", "ids on one line");
     arguments.example("knapsack tokenize folder \"Hello world\" --json", "{\"ids\": [...], \"pieces\": [...]}");
-    arguments.example("knapsack tokenize tokenizer.json --table -- \"--not an option\"", "text that begins with a dash");
+    arguments.example("knapsack tokenize tokenizer.json --table -- \"--not an option\"",
+                      "text that begins with a dash");
   }
 
   Result<int> run(Context& context) override {

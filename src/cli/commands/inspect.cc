@@ -1,0 +1,189 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+
+#include "base/log.h"
+#include "bundle/footprint.h"
+#include "cli/commands/command.h"
+#include "pipeline/pipeline.h"
+#include "report/progress.h"
+#include "report/table.h"
+#include "report/terminal.h"
+
+namespace knapsack {
+namespace {
+
+struct TypeTotal {
+  std::int64_t tensors = 0;
+  std::int64_t elements = 0;
+  std::uint64_t bytes = 0;
+};
+
+std::int64_t elements_of(const StoredTensor& tensor) {
+  std::int64_t n = 1;
+  for (const auto d : tensor.shape) n *= d;
+  return n;
+}
+
+class InspectCommand final : public Command {
+ public:
+  void describe(Arguments& arguments) override {
+    arguments.about("Reads headers only, so it is quick and needs little memory. --check reads every byte.");
+    arguments.positional("MODEL", model_, "a GGUF file or a Hugging Face folder").complete = Complete::model;
+    arguments.flag("--tensors", tensors_, "list every tensor");
+    arguments.flag("--check", check_, "hash and check every byte: NaN or Inf in the weights is then an error");
+    arguments.example("knapsack inspect model.gguf", "what it is, what it needs, what is odd about it");
+    arguments.example("knapsack inspect folder --check", "exit code 3 when a weight is damaged");
+    arguments.example("knapsack inspect model.gguf --json | jq .kv_bytes_per_token", "for a script");
+  }
+
+  Result<int> run(Context& context) override {
+    TRY(const Imported model, import_model(model_, {}));
+    TRY(const auto bundle, make_bundle(model, {.ctx = 0, .chunk = 1, .max_selected = 1}));
+    std::optional<CheckReport> checked;
+    if (check_) {
+      Progress progress("checking", "permille", context.quiet);
+      TRY(checked,
+          check_model(model_, [&](double done) { progress.update(static_cast<std::uint64_t>(done * 1000), 1000); }));
+    }
+    std::map<std::string, TypeTotal> types;
+    TypeTotal all;
+    for (const auto& tensor : model.tensors) {
+      for (TypeTotal* total : {&types[std::string(name(tensor.dtype))], &all}) {
+        ++total->tensors;
+        total->elements += elements_of(tensor);
+        total->bytes += tensor.bytes;
+      }
+    }
+    const double bits =
+        model.parameters > 0 ? static_cast<double>(all.bytes) * 8 / static_cast<double>(model.parameters) : 0;
+    const std::int64_t kv = kv_bytes_per_token(*bundle->decode, DType::F16);
+    if (context.json) {
+      TRY_VOID(print_json(context, json_of(model, *bundle, types, all, bits, kv, checked)));
+    } else {
+      TRY_VOID(context.out.write(text_of(model, *bundle, types, all, bits, kv)));
+      if (checked) TRY_VOID(context.out.write(fmt::format("\nsha256        {}\n", checked->sha256)));
+    }
+    if (checked && !checked->faults.empty()) {
+      TRY_VOID(context.out.flush());
+      const Error error = bad_input("{}", fmt::join(checked->faults, "; "));
+      if (!context.json) return error;
+      print_error(error);
+      return static_cast<int>(error.code);
+    }
+    if (checked && !context.json) TRY_VOID(context.out.write("every byte checked: no damage found\n"));
+    return 0;
+  }
+
+ private:
+  [[nodiscard]] std::string text_of(const Imported& model, const Bundle& bundle,
+                                    const std::map<std::string, TypeTotal>& types, const TypeTotal& all, double bits,
+                                    std::int64_t kv) const {
+    const ModelConfig& c = model.config;
+    std::string out;
+    const auto line = [&](std::string_view label, const std::string& value) {
+      out += fmt::format("{:<14}{}\n", label, one_line(value));
+    };
+    line("model", bundle.name);
+    line("format", model.format);
+    line("architecture", c.architecture);
+    line("parameters",
+         fmt::format("{} ({})", format_scaled(static_cast<double>(model.parameters)), format_count(model.parameters)));
+    line("layers",
+         fmt::format("{}, hidden {}, vocabulary {}, trained context {}", c.layers, c.hidden, bundle.vocab, c.ctx));
+    std::string attention = fmt::format("{} heads", c.heads);
+    if (c.kv_lora > 0) {
+      attention +=
+          fmt::format(", MLA (KV rank {}{})", c.kv_lora, c.q_lora > 0 ? fmt::format(", Q rank {}", c.q_lora) : "");
+    } else {
+      attention += fmt::format(", {} KV heads of {}", c.kv_heads, c.head_dim);
+    }
+    line("attention", attention);
+    if (c.experts > 0) line("experts", fmt::format("{} of {} a token", c.top_k, c.experts));
+    line("size", fmt::format("{}, {:.2f} bits per weight", format_bytes(static_cast<double>(all.bytes)), bits));
+    line("KV cache", fmt::format("{} a token in f16", format_bytes(static_cast<double>(kv))));
+    line("tokenizer", model.tokenizer_json ? model.tokenizer_kind : "none");
+    line("chat template", model.chat_template.empty() ? "none" : fmt::format("{} bytes", model.chat_template.size()));
+    line("end tokens", model.eos_ids.empty() ? "none" : fmt::format("{}", fmt::join(model.eos_ids, ", ")));
+    line("model hash", model.model_hash);
+
+    Table table({{"type"},
+                 {"tensors", Table::Align::right},
+                 {"elements", Table::Align::right},
+                 {"size", Table::Align::right},
+                 {"share", Table::Align::right}});
+    for (const auto& [type, total] : types)
+      table.row({type, std::to_string(total.tensors), format_count(total.elements),
+                 format_bytes(static_cast<double>(total.bytes)),
+                 fmt::format("{:.1f} %", 100 * static_cast<double>(total.bytes) /
+                                             static_cast<double>(std::max<std::uint64_t>(1, all.bytes)))});
+    out += fmt::format("\n{}", table.text());
+    if (tensors_) {
+      Table list({{"tensor"}, {"type"}, {"shape"}, {"bytes", Table::Align::right}});
+      for (const auto& tensor : model.tensors)
+        list.row({tensor.name, std::string(name(tensor.dtype)), fmt::format("[{}]", fmt::join(tensor.shape, ", ")),
+                  format_count(static_cast<long long>(tensor.bytes))});
+      out += fmt::format("\n{}", list.text());
+    }
+    if (!bundle.oddities.empty()) {
+      out += "\noddities\n";
+      for (const auto& oddity : bundle.oddities) out += fmt::format("  - {}\n", one_line(oddity));
+    }
+    return out;
+  }
+
+  [[nodiscard]] json::object json_of(const Imported& model, const Bundle& bundle,
+                                     const std::map<std::string, TypeTotal>& types, const TypeTotal& all, double bits,
+                                     std::int64_t kv, const std::optional<CheckReport>& checked) const {
+    const ModelConfig& c = model.config;
+    json::object object{{"model", bundle.name}, {"format", model.format}, {"architecture", c.architecture}};
+    object["parameters"] = model.parameters;
+    object["layers"] = c.layers;
+    object["hidden"] = c.hidden;
+    object["heads"] = c.heads;
+    object["kv_heads"] = c.kv_heads;
+    object["head_dim"] = c.head_dim;
+    object["vocab"] = bundle.vocab;
+    object["trained_ctx"] = c.ctx;
+    object["experts"] = c.experts;
+    object["bytes"] = all.bytes;
+    object["bits_per_weight"] = bits;
+    object["kv_bytes_per_token"] = kv;
+    object["model_hash"] = model.model_hash;
+    object["tokenizer"] = model.tokenizer_json ? json::value(model.tokenizer_kind) : json::value(nullptr);
+    object["chat_template"] = model.chat_template.empty() ? json::value(nullptr) : json::value(model.chat_template);
+    object["eos_ids"] = json::value_from(model.eos_ids);
+    json::array by_type;
+    for (const auto& [type, total] : types)
+      by_type.push_back(json::object{
+          {"type", type}, {"tensors", total.tensors}, {"elements", total.elements}, {"bytes", total.bytes}});
+    object["types"] = std::move(by_type);
+    object["tensor_count"] = model.tensors.size();
+    json::array list;
+    for (const auto& tensor : model.tensors)
+      list.push_back(json::object{{"name", tensor.name},
+                                  {"type", name(tensor.dtype)},
+                                  {"shape", json::value_from(tensor.shape)},
+                                  {"bytes", tensor.bytes}});
+    object["tensors"] = std::move(list);
+    object["oddities"] = json::value_from(bundle.oddities);
+    if (checked) {
+      object["sha256"] = checked->sha256;
+      object["faults"] = json::value_from(checked->faults);
+      if (!checked->faults.empty())
+        object["error"] = json::object{{"code", static_cast<int>(Code::bad_input)},
+                                       {"message", fmt::format("{}", fmt::join(checked->faults, "; "))}};
+    }
+    return object;
+  }
+
+  std::string model_;
+  bool tensors_ = false, check_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_inspect_command() { return std::make_unique<InspectCommand>(); }
+
+}  // namespace knapsack

@@ -1,0 +1,107 @@
+#include "evaluate/perplexity.h"
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "cli/commands/command.h"
+#include "cli/interrupt.h"
+#include "pipeline/pipeline.h"
+#include "report/progress.h"
+
+namespace knapsack {
+namespace {
+
+class PerplexityCommand final : public Command {
+ public:
+  void describe(Arguments& arguments) override {
+    arguments.about(
+        "Two ways to cut the text give different numbers, so name the method with the number. sliding: windows that "
+        "begin --stride tokens apart, every token scored once. llama: disjoint chunks, the second half of each scored, "
+        "as llama.cpp does.");
+    arguments.positional("MODEL", model_, "a GGUF file or a Hugging Face folder").complete = Complete::model;
+    arguments.positional("FILE", file_, "the text, UTF-8; - is standard input").complete = Complete::file;
+    arguments.choice("--method", method_, {"sliding", "llama"}, "how the text is cut");
+    arguments.integer("--window,--ctx-chunk", options_.window, 2, 1 << 24, "tokens a window");
+    arguments.integer("--stride", options_.stride, 1, 1 << 24, "sliding: tokens from one window's start to the next");
+    arguments.integer("--max-tokens", max_tokens_, 2, std::int64_t{1} << 31, "use only the text's first tokens");
+    arguments.choice("--kv", kv_, {"f16", "f32"}, "how the KV cache is stored");
+    arguments.example("knapsack perplexity model.gguf text.txt", "PPL, bits per byte and speed");
+    arguments.example("knapsack perplexity model.gguf text.txt --method llama --json",
+                      "comparable with llama-perplexity");
+  }
+
+  Result<int> run(Context& context) override {
+    constexpr std::size_t most_bytes = std::size_t{256} << 20;
+    options_.method = method_ == "llama" ? PerplexityMethod::llama : PerplexityMethod::sliding;
+    if (options_.stride > options_.window)
+      return usage_error("--stride {} is more than --window {}: tokens between the windows would be left out",
+                         options_.stride, options_.window);
+    TRY(std::string text, read_text(file_, most_bytes));
+    constexpr std::int64_t chunk = 128;
+    TRY(const auto bundle, open_bundle(model_, {.ctx = options_.window, .chunk = chunk, .max_selected = chunk}));
+    for (const auto& oddity : bundle->oddities) warn("{}: {}", bundle->name, oddity);
+    TRY(auto session, Session::create(bundle, {.ctx = options_.window,
+                                               .kv = kv_ == "f32" ? DType::F32 : DType::F16,
+                                               .threads = context.threads,
+                                               .isa = {},
+                                               .load_tokenizer = true}));
+    if (max_tokens_) {
+      TRY(text, first_tokens(*session, text));
+    }
+    Progress progress("perplexity", "permille", context.quiet);
+    options_.progress = [&](double done, double) { progress.update(static_cast<std::uint64_t>(done * 1000), 1000); };
+    Interruptible interruptible;
+    TRY(const PerplexityReport report, perplexity(*session, text, options_, interruptible.token()));
+    progress.finish();
+    if (context.json) {
+      TRY_VOID(print_json(context, json_of(report, *bundle)));
+      return 0;
+    }
+    TRY_VOID(context.out.write(
+        fmt::format("perplexity {:.4f} +/- {:.4f}  ({}{}, window {}{})\nbits per byte {:.4f}\n{} of {} tokens scored, "
+                    "{:.1f} tokens/s\n",
+                    report.perplexity, report.standard_error, method_, kv_ == "f32" ? ", KV f32" : "", options_.window,
+                    options_.method == PerplexityMethod::sliding ? fmt::format(", stride {}", options_.stride) : "",
+                    report.bits_per_byte, report.scored, report.tokens, report.tokens_per_s)));
+    return 0;
+  }
+
+ private:
+  // The text of the first --max-tokens tokens.
+  Result<std::string> first_tokens(Session& session, const std::string& text) const {
+    TRY(const auto tokenizer, session.tokenizer());
+    TRY(auto ids, tokenizer->encode(text, false));
+    if (static_cast<std::int64_t>(ids.size()) <= *max_tokens_) return text;
+    ids.resize(static_cast<std::size_t>(*max_tokens_));
+    return tokenizer->decode(ids, false);
+  }
+
+  json::object json_of(const PerplexityReport& report, const Bundle& bundle) const {
+    json::object object{{"perplexity", report.perplexity}, {"standard_error", report.standard_error}};
+    object["nll"] = report.mean_nll;
+    object["bits_per_byte"] = report.bits_per_byte;
+    object["tokens"] = report.tokens;
+    object["scored_tokens"] = report.scored;
+    object["tokens_per_s"] = report.tokens_per_s;
+    object["seconds"] = report.seconds;
+    object["method"] = method_;
+    object["window"] = options_.window;
+    object["stride"] =
+        options_.method == PerplexityMethod::sliding ? json::value(options_.stride) : json::value(nullptr);
+    object["windows"] = report.windows;
+    object["kv"] = kv_;
+    object["model_hash"] = bundle.model_hash;
+    return object;
+  }
+
+  std::string model_, file_;
+  std::string method_ = "sliding", kv_ = "f16";
+  std::optional<std::int64_t> max_tokens_;
+  PerplexityOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_perplexity_command() { return std::make_unique<PerplexityCommand>(); }
+
+}  // namespace knapsack
