@@ -1,7 +1,11 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "cli/build_info.h"
+#include "build_info.h"
 #include "cli/commands/command.h"
+#include "import/arch/arch.h"
+#include "kernels/kernel.h"
+#include "tensor/dtype.h"
 
 namespace knapsack {
 namespace {
@@ -17,20 +21,30 @@ std::string compiler() {
 class VersionCommand final : public Command {
  public:
   void describe(Arguments& arguments) override {
-    arguments.example("knapsack version", "the version, the commit it was built from, the compiler");
+    arguments.example("knapsack version", "the version, what it was built from, what it can read and run on");
     arguments.example("knapsack version --json", "the same for a script");
   }
 
   Result<int> run(Context& context) override {
     const std::string commit = KNAPSACK_COMMIT;
+    TRY(const Isa used, choose_isa());
+    std::vector<std::string> isas, formats, architectures;
+    for (const Isa isa : supported_isas()) isas.emplace_back(isa_name(isa));
+    for (const auto& format : all_formats()) formats.emplace_back(format.name);
+    for (const auto& row : all_architectures()) architectures.emplace_back(row.id);
     if (context.json) {
       json::object object{{"version", KNAPSACK_VERSION}, {"compiler", compiler()}};
       object["commit"] = commit.empty() ? json::value(nullptr) : json::value(commit);
+      object["isa"] = json::object{{"used", isa_name(used)}, {"supported", json::value_from(isas)}};
+      object["formats"] = json::value_from(formats);
+      object["architectures"] = json::value_from(architectures);
       TRY_VOID(print_json(context, object));
       return 0;
     }
-    TRY_VOID(context.out.write(fmt::format("knapsack {}{}\ncompiler {}\n", KNAPSACK_VERSION,
-                                           commit.empty() ? "" : " (" + commit + ")", compiler())));
+    TRY_VOID(context.out.write(fmt::format(
+        "knapsack {}{}\ncompiler       {}\nISA            {} (this processor runs {})\narchitectures  {}\nformats        {}\n",
+        KNAPSACK_VERSION, commit.empty() ? "" : " (" + commit + ")", compiler(), isa_name(used), fmt::join(isas, ", "),
+        fmt::join(architectures, " "), fmt::join(formats, " "))));
     return 0;
   }
 };
