@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/utf8.h"
-#include "build_info.h"
+#include "cli/build_info.h"
 #include "cli/commands/command.h"
 #include "cli/conversation.h"
 #include "cli/generated.h"

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "build_info.h"
+#include "cli/build_info.h"
 #include "cli/chat_prompt.h"
 #include "cli/commands/command.h"
 #include "cli/generated.h"

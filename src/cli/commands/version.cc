@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "build_info.h"
+#include "cli/build_info.h"
 #include "cli/commands/command.h"
 #include "import/arch/arch.h"
 #include "kernels/kernel.h"
