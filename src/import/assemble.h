@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "files/gguf.h"
 #include "import/arch/arch.h"
 #include "import/checkpoint.h"
 #include "import/import.h"
@@ -17,7 +18,15 @@ namespace knapsack {
 Result<void> assemble(const ArchitectureRow& row, const Checkpoint& checkpoint, const ImportOptions& options,
                       Imported& out);
 
-Result<Imported> import_gguf(const std::string& path, const ImportOptions& options);
-Result<Imported> import_hf(const std::string& folder, const ImportOptions& options);
+// A checkpoint whose config is read and checked, before its weights are.
+struct Opened {
+  const ArchitectureRow* row = nullptr;
+  std::unique_ptr<Checkpoint> checkpoint;
+  std::shared_ptr<const GgufFile> gguf;  // null: a Hugging Face folder
+  Imported out;                          // all but graph, tensors, parameters
+};
+Result<Opened> open_gguf(const std::string& path);
+Result<Opened> open_hf(const std::string& folder);
+Result<Opened> open_checkpoint(const std::string& path);  // either
 
 }  // namespace knapsack

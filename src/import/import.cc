@@ -28,13 +28,19 @@ Result<void> assemble(const ArchitectureRow& row, const Checkpoint& checkpoint, 
   return {};
 }
 
-Result<Imported> import_model(const std::string& path, const ImportOptions& options) {
+Result<Opened> open_checkpoint(const std::string& path) {
   std::error_code error;
-  if (std::filesystem::is_directory(path, error)) return import_hf(path, options);
+  if (std::filesystem::is_directory(path, error)) return open_hf(path);
   if (path.ends_with(".safetensors") && std::filesystem::exists(path, error))
     return bad_input("{}: a safetensors file alone has no config; name its folder ({})", path,
                      std::filesystem::path(path).parent_path().string());
-  return import_gguf(path, options);
+  return open_gguf(path);
+}
+
+Result<Imported> import_model(const std::string& path, const ImportOptions& options) {
+  TRY(Opened opened, open_checkpoint(path));
+  TRY_VOID(assemble(*opened.row, *opened.checkpoint, options, opened.out));
+  return std::move(opened.out);
 }
 
 }  // namespace knapsack

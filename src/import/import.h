@@ -29,13 +29,13 @@ struct ImportOptions {
 struct Imported {
   Graph graph;
   ModelConfig config;
-  std::string source;              // path as given
-  std::string format;              // "GGUF v3", "safetensors", "safetensors (GPTQ 4-bit g128)"
+  std::string source;  // path as given
+  std::string format;  // "GGUF v3", "safetensors", "safetensors (GPTQ 4-bit g128)"
   std::string model_hash;
   std::vector<StoredTensor> tensors;
   std::int64_t parameters = 0;
   std::function<Result<std::string>()> tokenizer_json;  // null: no tokenizer
-  std::string tokenizer_kind;      // "BPE (qwen2)", "Unigram" ... for inspect
+  std::string tokenizer_kind;                           // "BPE (qwen2)", "Unigram" ... for inspect
   std::string tokenizer_config_json = "{}";
   std::string chat_template;
   std::string generation_config_json = "{}";

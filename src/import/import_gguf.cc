@@ -160,7 +160,9 @@ Result<void> read_text_side(const std::shared_ptr<const GgufFile>& file, Importe
   } else {
     out.oddities.emplace_back("no chat template (tokenizer.chat_template)");
   }
-  if (file->find("tokenizer.ggml.model") == nullptr) {
+  const GgufValue* model = file->find("tokenizer.ggml.model");
+  const std::string_view* kind = model == nullptr ? nullptr : std::get_if<std::string_view>(model);
+  if (model == nullptr || (kind != nullptr && *kind == "no_vocab")) {
     out.oddities.emplace_back("no tokenizer (tokenizer.ggml.model)");
     return {};
   }
@@ -184,23 +186,25 @@ Result<void> read_text_side(const std::shared_ptr<const GgufFile>& file, Importe
 
 }  // namespace
 
-Result<Imported> import_gguf(const std::string& path, const ImportOptions& options) {
+Result<Opened> open_gguf(const std::string& path) {
   TRY(auto file, GgufFile::open(path));
-  Imported out;
+  Opened opened;
+  Imported& out = opened.out;
   out.source = path;
   out.format = fmt::format("GGUF v{}", file->version());
   if (file->parts().size() > 1) out.format += fmt::format(", {} parts", file->parts().size());
   TRY(const auto name, file->string("general.architecture"));
-  TRY(const ArchitectureRow* row, architecture_of_gguf(name, path));
-  out.config.architecture = row->id;
+  TRY(opened.row, architecture_of_gguf(name, path));
+  out.config.architecture = opened.row->id;
   const GgufKeys keys(*file, path, std::string(name));
-  TRY_VOID(row->arch->from_gguf(keys, out.config, out.oddities));
+  TRY_VOID(opened.row->arch->from_gguf(keys, out.config, out.oddities));
   Sha256 hash;
   for (std::size_t part = 0; part < file->parts().size(); ++part) hash.update(file->header(static_cast<int>(part)));
   out.model_hash = hash.hex();
-  TRY_VOID(assemble(*row, *gguf_checkpoint(file, path, row->id), options, out));
+  opened.checkpoint = gguf_checkpoint(file, path, opened.row->id);
   TRY_VOID(read_text_side(file, out));
-  return out;
+  opened.gguf = std::move(file);
+  return opened;
 }
 
 }  // namespace knapsack

@@ -175,23 +175,24 @@ Result<QuantConfig> read_quantization(const Folder& folder, const Fields& config
 
 }  // namespace
 
-Result<Imported> import_hf(const std::string& path, const ImportOptions& options) {
+Result<Opened> open_hf(const std::string& path) {
   const Folder folder(path);
   TRY(const json::object whole, read_config(folder, path));
   Fields config(whole, folder.file("config.json"));
   TRY(const QuantConfig quant, read_quantization(folder, config));
-  Imported out;
+  Opened opened;
+  Imported& out = opened.out;
   out.source = path;
   if (config.has("text_config")) {  // a larger model around a language model
     TRY(config, config.object("text_config"));
     if (!config.has("model_type")) return config.wrong("model_type", "a string");
     out.oddities.emplace_back("only the language model (text_config) is read");
   }
-  TRY(const ArchitectureRow* row, architecture_of_hf(config));
-  out.config.architecture = row->id;
-  TRY_VOID(row->arch->from_hf(config, out.config, out.oddities));
-  TRY(const auto next_layers, config.integer_or("num_nextn_predict_layers", 0, 64, row->id == "deepseek_v3" ? 1 : 0));
-
+  TRY(opened.row, architecture_of_hf(config));
+  out.config.architecture = opened.row->id;
+  TRY_VOID(opened.row->arch->from_hf(config, out.config, out.oddities));
+  TRY(const auto next_layers,
+      config.integer_or("num_nextn_predict_layers", 0, 64, opened.row->id == "deepseek_v3" ? 1 : 0));
   TRY(const auto files, SafetensorsFiles::open_folder(path, out.oddities));
   out.format = "safetensors";
   if (files->parts().size() > 1) out.format += fmt::format(", {} shards", files->parts().size());
@@ -200,9 +201,9 @@ Result<Imported> import_hf(const std::string& path, const ImportOptions& options
   hash.update(json::serialize(whole));
   for (std::size_t part = 0; part < files->parts().size(); ++part) hash.update(files->header(static_cast<int>(part)));
   out.model_hash = hash.hex();
-  TRY_VOID(assemble(*row, *hf_checkpoint(files, path, quant, next_layers), options, out));
+  opened.checkpoint = hf_checkpoint(files, path, quant, next_layers);
   TRY_VOID(read_text_side(folder, config, out));
-  return out;
+  return opened;
 }
 
 }  // namespace knapsack
