@@ -115,11 +115,12 @@ class Writer {
 
   Result<std::string> write() {
     TRY_VOID(check());
-    if (vocab_.model == "gpt2") return byte_pairs();
+    if (vocab_.model == "gpt2" || vocab_.model == "gemma4") return byte_pairs();
     if (vocab_.model == "llama") return sentencepiece();
     if (vocab_.model == "bert") return wordpiece();
     return unsupported(
-        "{}: tokenizer.ggml.model is \"{}\"; this version reads \"gpt2\" (byte-level BPE), \"llama\" (SentencePiece "
+        "{}: tokenizer.ggml.model is \"{}\"; this version reads \"gpt2\" (byte-level BPE), \"gemma4\", \"llama\" "
+        "(SentencePiece "
         "with "
         "scores) and \"bert\" (WordPiece)",
         origin_, vocab_.model);
@@ -255,7 +256,7 @@ class Writer {
 
   // Byte-level BPE, and the two that call themselves gpt2 but merge SentencePiece's spelling of the text.
   Result<std::string> byte_pairs() {
-    const std::string pre = vocab_.pre.empty() ? "default" : vocab_.pre;
+    const std::string pre = vocab_.model == "gemma4" ? vocab_.model : vocab_.pre.empty() ? "default" : vocab_.pre;
     const bool raw = pre == "gemma4" || pre == "sarvam-moe";
     const auto& all = pretokenizers();
     const auto known = std::find_if(all.begin(), all.end(), [&](const Pretokenizer& p) { return p.name == pre; });
@@ -270,7 +271,7 @@ class Writer {
       out_ += R"("invert":false},)";
     } else {
       // These models' tokenizer.json composes characters first; GGUF has no key that says so.
-      const bool composes = pre == "qwen2" || pre == "qwen35" || pre == "mpt" || pre == "olmo";
+      const bool composes = pre == "qwen2" || pre == "mpt" || pre == "olmo";
       out_ += composes ? R"("normalizer":{"type":"NFC"})" : R"("normalizer":null)";
       out_ += R"(,"pre_tokenizer":{"type":"Sequence","pretokenizers":[)";
       for (const char* split : known->splits) {
