@@ -182,7 +182,9 @@ std::string command_help(const CommandEntry& entry, int width) {
 
 std::string markdown_help() {
   std::string out = "# The command line\n\n";
-  out += "Written by `knapsack help --markdown`; a test fails when it is not current.\n\n";
+  out +=
+      "Written by `knapsack help --markdown`, as the man page is by `--man`; a test fails when either is not "
+      "current.\n\n";
   out += fmt::format("{} `--help` after any command explains it.\n\n", models_text);
   out += "| command | what it does |\n|---|---|\n";
   for (const auto& entry : all_commands()) out += fmt::format("| [{0}](#{0}) | {1} |\n", entry.name, entry.summary);

@@ -41,14 +41,16 @@ TEST(Commands, EachHasHelpWithAnExampleAndItsPlaceInTheDocuments) {
   }
 }
 
-TEST(Commands, DocumentIsCurrent) {
+TEST(Commands, DocumentsAreCurrent) {
   EXPECT_EQ(testing::read_file(testing::source_dir() / "docs/cli.md"), markdown_help())
       << "run `knapsack help --markdown > docs/cli.md`";
+  EXPECT_EQ(testing::read_file(testing::source_dir() / "docs/knapsack.1"), man_page())
+      << "run `knapsack help --man > docs/knapsack.1`";
 }
 
 TEST(Commands, ManPageIsTakenByGroffWithoutAWord) {
   if (std::system("groff --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "no groff here";
-  const auto result = shell("\"$KNAPSACK\" help --man | groff -man -Tutf8 -ww");
+  const auto result = shell("\"$KNAPSACK\" help --man | groff -man -Tutf8 -ww -P-cbou");
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.err, "");
   EXPECT_NE(result.out.find("EXIT STATUS"), std::string::npos);
@@ -72,8 +74,10 @@ TEST(Errors, UsageIsTwoAndNamesTheNearest) {
 }
 
 TEST(Errors, WithJsonThereIsOneObjectOnStdoutAllTheSame) {
-  for (const auto& words : std::vector<std::vector<std::string>>{
-           {"--json"}, {"nothing", "--json"}, {"--json", "version", "--bogus"}, {"version", "--json", "--threads", "0"}}) {
+  for (const auto& words : std::vector<std::vector<std::string>>{{"--json"},
+                                                                 {"nothing", "--json"},
+                                                                 {"--json", "version", "--bogus"},
+                                                                 {"version", "--json", "--threads", "0"}}) {
     std::vector<std::string> argv{binary()};
     argv.insert(argv.end(), words.begin(), words.end());
     const auto result = run(argv);
@@ -94,8 +98,21 @@ TEST(Errors, AHostileWordCannotDriveTheTerminalOrBreakTheLine) {
 }
 
 TEST(Options, EveryNumberRefusesWhatIsNone) {
-  const std::vector<std::string> bad{"",     " 1",   "1 ",  "0x10", "1e999999", "nan", "inf", "-inf", "--", "-",
-                                     "1,5",  "９",   "1.5.", "+",   "99999999999999999999999999999999",
+  const std::vector<std::string> bad{"",
+                                     " 1",
+                                     "1 ",
+                                     "0x10",
+                                     "1e999999",
+                                     "nan",
+                                     "inf",
+                                     "-inf",
+                                     "--",
+                                     "-",
+                                     "1,5",
+                                     "９",
+                                     "1.5.",
+                                     "+",
+                                     "99999999999999999999999999999999",
                                      "-99999999999999999999999999999999"};
   for (const auto& entry : all_commands()) {
     const Prepared names(entry);
