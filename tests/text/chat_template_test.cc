@@ -45,7 +45,9 @@ TEST(ChatTemplate, RealTemplatesAsTransformersRendersThem) {
                                        "template");
       if (const auto* output = result.as_object().if_contains("output")) {
         EXPECT_TRUE(text.has_value()) << text.error().message;
-        if (text.has_value()) EXPECT_EQ(*text, std::string(output->as_string()));
+        if (text.has_value()) {
+          EXPECT_EQ(*text, std::string(output->as_string()));
+        }
       } else {
         EXPECT_FALSE(text.has_value());
       }

@@ -101,8 +101,8 @@ TEST_P(Equal, TokenizesAsTheTokenizerItCameFrom) {
 INSTANTIATE_TEST_SUITE_P(Small, Equal,
                          ::testing::Values(Kind{"qwen2", "gpt2", "qwen2"}, Kind{"llama3", "gpt2", "llama-bpe"},
                                            Kind{"deepseek", "gpt2", "deepseek-v3"}, Kind{"llama2-sp", "llama", ""}),
-                         [](const auto& info) {
-                           std::string name = info.param.folder;
+                         [](const auto& instance) {
+                           std::string name = instance.param.folder;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });

@@ -118,8 +118,8 @@ TEST_P(Vectors, StreamingEqualsDecodingForAnyIds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Small, Vectors, ::testing::Values("qwen2", "llama3", "deepseek", "llama2-sp"),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& instance) {
+                           std::string name = instance.param;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
@@ -173,7 +173,9 @@ TEST(Tokenizer, AMegabyteIsNoTrouble) {
       while (text.size() < (std::size_t{1} << 20U)) text += unit;
       auto ids = tokenizer->encode(text, false);
       ASSERT_TRUE(ids.has_value()) << name << ids.error().message;
-      if (unit != "\n") EXPECT_EQ(tokenizer->decode(*ids, false), text) << name << " " << unit;
+      if (unit != "\n") {
+        EXPECT_EQ(tokenizer->decode(*ids, false), text) << name << " " << unit;
+      }
     }
   }
 }
