@@ -17,6 +17,14 @@ Result<std::shared_ptr<const Tokenizer>> open_tokenizer(const std::string& path)
   return Tokenizer::from_json(source, path);
 }
 
+void warn_of_oddities(const Bundle& bundle) {
+  for (const std::string& oddity : bundle.oddities) {
+    const bool lack = oddity.starts_with("no chat template") || oddity.starts_with("no tokenizer (") ||
+                      oddity.starts_with("no end token");
+    if (!lack) warn("{}: {}", bundle.name, oddity);
+  }
+}
+
 bool begins_as_gguf(const std::string& path) {
   std::array<char, 4> magic{};
   std::ifstream file(path, std::ios::binary);

@@ -9,6 +9,7 @@
 #include "cli/conversation.h"
 #include "cli/generated.h"
 #include "cli/generation_flags.h"
+#include "cli/model_text.h"
 #include "cli/streaming.h"
 #include "cli/turns.h"
 #include "pipeline/pipeline.h"
@@ -61,7 +62,7 @@ class ChatCommand final : public Command {
     const Stopwatch since_start;
     TRY(const auto bundle, open_bundle(model_, {.ctx = flags_.ctx()}));
     if (bundle->chat_template.empty()) return chat_prompt(*bundle, {}).error();
-    for (const auto& oddity : bundle->oddities) info("{}: {}", bundle->name, oddity);
+    warn_of_oddities(*bundle);
     TRY(session_,
         Session::create(
             bundle,

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "cli/commands/command.h"
 #include "cli/interrupt.h"
+#include "cli/model_text.h"
 #include "pipeline/pipeline.h"
 #include "report/progress.h"
 
@@ -67,7 +68,7 @@ class LogitsCommand final : public Command {
       if (ids[i] >= bundle->vocab)
         return usage_error("token id {} is {}; the ids of {} go from 0 to {}", i + 1, ids[i], bundle->name,
                            bundle->vocab - 1);
-    for (const auto& oddity : bundle->oddities) warn("{}: {}", bundle->name, oddity);
+    warn_of_oddities(*bundle);
     TRY(auto session,
         Session::create(
             bundle, {.ctx = ctx, .kv = DType::F32, .threads = context.threads, .isa = {}, .load_tokenizer = false}));

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "cli/commands/command.h"
 #include "cli/interrupt.h"
+#include "cli/model_text.h"
 #include "pipeline/pipeline.h"
 #include "report/progress.h"
 
@@ -39,7 +40,7 @@ class PerplexityCommand final : public Command {
     TRY(std::string text, read_text(file_, most_bytes));
     constexpr std::int64_t chunk = 128;
     TRY(const auto bundle, open_bundle(model_, {.ctx = options_.window, .chunk = chunk, .max_selected = chunk}));
-    for (const auto& oddity : bundle->oddities) warn("{}: {}", bundle->name, oddity);
+    warn_of_oddities(*bundle);
     TRY(auto session, Session::create(bundle, {.ctx = options_.window,
                                                .kv = kv_ == "f32" ? DType::F32 : DType::F16,
                                                .threads = context.threads,

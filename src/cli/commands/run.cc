@@ -2,12 +2,14 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "cli/build_info.h"
 #include "cli/chat_prompt.h"
 #include "cli/commands/command.h"
 #include "cli/generated.h"
 #include "cli/generation_flags.h"
 #include "cli/interrupt.h"
+#include "cli/model_text.h"
 #include "cli/streaming.h"
 #include "pipeline/pipeline.h"
 #include "report/table.h"
@@ -43,6 +45,9 @@ class RunCommand final : public Command {
       return usage_error("expected exactly one of -p TEXT, -f FILE and --ids IDS; see `knapsack run --help`");
     if (system_ && !chat_) return usage_error("--system is for a conversation; add --chat, or use `knapsack chat`");
     if (chat_ && ids_) return usage_error("--chat writes text through the template; it cannot be given --ids");
+    for (const auto* text : {&prompt_, &system_})
+      if (*text && !is_valid_utf8(**text))
+        return usage_error("the text given is not UTF-8, at byte {}", valid_utf8_prefix(**text));
     TRY_VOID(flags_.check_alone());
     std::string text = prompt_.value_or("");
     std::vector<std::int32_t> ids;
@@ -55,7 +60,7 @@ class RunCommand final : public Command {
 
     const Stopwatch since_start;
     TRY(const auto bundle, open_bundle(model_, {.ctx = flags_.ctx()}));
-    for (const auto& oddity : bundle->oddities) warn("{}: {}", bundle->name, oddity);
+    warn_of_oddities(*bundle);
     if (chat_) {
       std::vector<Message> messages;
       if (system_) messages.push_back({"system", *system_});

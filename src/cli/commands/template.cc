@@ -31,6 +31,11 @@ class TemplateCommand final : public Command {
 
   Result<int> run(Context& context) override {
     constexpr std::size_t most_bytes = std::size_t{64} << 20;
+    if (clock_) {
+      // The renderer knows what a time looks like; an empty template asks it that and nothing else.
+      if (auto known = render_chat_template("", "{}", clock_, "--clock"); !known)
+        return usage_error("{}", known.error().message);
+    }
     TRY(const std::string vars_text, read_text(vars_, most_bytes));
     const std::string origin = vars_ == "-" ? "standard input" : vars_;
     TRY(json::object variables, parse_json_object(vars_text, origin));

@@ -41,10 +41,11 @@ class VersionCommand final : public Command {
       TRY_VOID(print_json(context, object));
       return 0;
     }
-    TRY_VOID(context.out.write(fmt::format(
-        "knapsack {}{}\ncompiler       {}\nISA            {} (this processor runs {})\narchitectures  {}\nformats        {}\n",
-        KNAPSACK_VERSION, commit.empty() ? "" : " (" + commit + ")", compiler(), isa_name(used), fmt::join(isas, ", "),
-        fmt::join(architectures, " "), fmt::join(formats, " "))));
+    TRY_VOID(context.out.write(
+        fmt::format("knapsack {}{}\ncompiler       {}\nISA            {} (this processor runs {})\narchitectures  "
+                    "{}\nformats        {}\n",
+                    KNAPSACK_VERSION, commit.empty() ? "" : " (" + commit + ")", compiler(), isa_name(used),
+                    fmt::join(isas, ", "), fmt::join(architectures, " "), fmt::join(formats, " "))));
     return 0;
   }
 };

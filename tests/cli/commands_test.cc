@@ -1,0 +1,330 @@
+// The commands end to end, on the small golden models: what they print, their JSON, their exit codes.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/json.h"
+#include "support/support.h"
+
+namespace knapsack {
+namespace {
+
+using testing::binary;
+using testing::run;
+using testing::TempDir;
+
+const std::string talker = testing::data_path("golden/qwen2-tied-gqa").string();  // has a tokenizer and a template
+const std::string mute = testing::data_path("golden/llama-mha-gelu").string();    // has neither
+
+testing::CommandResult knapsack(std::vector<std::string> words, const std::string& input = "",
+                                const std::vector<std::string>& env = {}) {
+  words.insert(words.begin(), binary());
+  return run(words, input, env);
+}
+
+json::object object_of(const testing::CommandResult& result) {
+  auto parsed = parse_json_object(result.out, "stdout");
+  EXPECT_TRUE(parsed) << result.out << result.err;
+  return parsed ? *parsed : json::object();
+}
+
+bool one_error_line(const std::string& text) {
+  const auto at = text.find("knapsack: error: ");
+  return at != std::string::npos && text.find('\n', at) == text.size() - 1 &&
+         text.find("knapsack: error: ", at + 1) == std::string::npos;
+}
+
+void expect_error(const testing::CommandResult& result, int code) {
+  EXPECT_EQ(result.exit_code, code) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_TRUE(one_error_line(result.err)) << result.err;
+}
+
+TEST(Run, JsonHasEveryField) {
+  const auto object = object_of(knapsack({"run", talker, "-p", "hello", "-n", "5", "--json", "--logprobs", "2"}));
+  for (const char* key :
+       {"text", "token_ids", "prompt_tokens", "completion_tokens", "finish_reason", "load_ms", "ttft_ms",
+        "prefill_tokens_per_s", "decode_tokens_per_s", "peak_rss_mib", "seed", "model_hash", "version", "logprobs"})
+    EXPECT_TRUE(object.contains(key)) << key;
+  EXPECT_EQ(object.at("completion_tokens").as_int64(), 5);
+  EXPECT_EQ(object.at("token_ids").as_array().size(), 5U);
+  EXPECT_EQ(object.at("finish_reason").as_string(), "length");
+  EXPECT_EQ(object.at("logprobs").as_array().size(), 5U);
+  EXPECT_EQ(object.at("logprobs").as_array()[0].as_object().at("top").as_array().size(), 2U);
+}
+
+TEST(Run, StreamedTextIsTheJsonsText) {
+  const auto streamed = knapsack({"run", talker, "-p", "hello 世界", "-n", "20"});
+  EXPECT_EQ(streamed.exit_code, 0);
+  EXPECT_NE(streamed.err.find("tokens/s"), std::string::npos);
+  const auto whole = object_of(knapsack({"run", talker, "-p", "hello 世界", "-n", "20", "--json", "-q"}));
+  EXPECT_EQ(streamed.out, whole.at("text").as_string());
+  EXPECT_EQ(knapsack({"run", talker, "-p", "hello 世界", "-n", "20", "-q"}).err, "");
+  EXPECT_EQ(knapsack({"run", talker, "-f", "-", "-n", "20"}, "hello 世界").out, streamed.out);
+}
+
+TEST(Run, ASeedGivesOneTextOnAnyThreadCount) {
+  const auto text = [](const char* seed, const char* threads) {
+    return knapsack({"run", talker, "-p", "hello", "-n", "24", "--temp", "1.5", "--seed", seed, "--threads", threads})
+        .out;
+  };
+  EXPECT_EQ(text("7", "1"), text("7", "3"));
+  EXPECT_NE(text("7", "1"), text("8", "1"));
+}
+
+TEST(Run, TheContextIsAContract) {
+  const auto too_long = knapsack({"run", talker, "-p", "hello", "--ctx", "3"});
+  expect_error(too_long, 2);
+  EXPECT_NE(too_long.err.find("the prompt has 4 tokens, the context holds 3"), std::string::npos) << too_long.err;
+  const auto exact = object_of(knapsack({"run", talker, "-p", "hello", "--ctx", "4", "--json"}));
+  EXPECT_EQ(exact.at("completion_tokens").as_int64(), 0);
+  EXPECT_EQ(exact.at("finish_reason").as_string(), "context");
+  const auto full = object_of(knapsack({"run", talker, "-p", "hello", "--ctx", "9", "--json", "--ignore-eos"}));
+  EXPECT_EQ(full.at("completion_tokens").as_int64(), 5);
+  EXPECT_EQ(full.at("finish_reason").as_string(), "context");
+}
+
+TEST(Run, IdsNeedNoTokenizer) {
+  const auto object = object_of(knapsack({"run", mute, "--ids", "1,2,3", "-n", "4", "--json"}));
+  EXPECT_EQ(object.at("token_ids").as_array().size(), 4U);
+  expect_error(knapsack({"run", mute, "-p", "hello"}), 4);
+  expect_error(knapsack({"run", mute, "--ids", "1,2,99999"}), 2);
+  expect_error(knapsack({"run", mute, "--ids", "1,x"}), 2);
+}
+
+TEST(Run, UsageErrorsBeforeAnyWork) {
+  for (const auto& words : std::vector<std::vector<std::string>>{{"run", talker},
+                                                                 {"run", talker, "-p", "a", "-f", "b"},
+                                                                 {"run", talker, "-p", "a", "--temp", "-1"},
+                                                                 {"run", talker, "-p", "a", "--top-p", "1.5"},
+                                                                 {"run", talker, "-p", "a", "--logit-bias", "5"},
+                                                                 {"run", talker, "-p", "a", "--logit-bias", "5=nan"},
+                                                                 {"run", talker, "-p", "a", "--logit-bias", "99999=1"},
+                                                                 {"run", talker, "-p", "a", "--stop", ""},
+                                                                 {"run", talker, "-p", "a", "--mirostat", "1"},
+                                                                 {"run", talker, "-p", "a", "--greedy", "--temp", "1"},
+                                                                 {"run", talker, "-p", "a", "--kv", "f8"},
+                                                                 {"run", talker, "-p", "a", "--threads", "1025"},
+                                                                 {"run", talker, "-p", "a", "--system", "b"}})
+    expect_error(knapsack(words), 2);
+  expect_error(knapsack({"run", talker, "-p", "a", "-n", "1"}, "", {"KNAPSACK_ISA=sse9"}), 2);
+  expect_error(knapsack({"run", "no/such/model", "-p", "a"}), 3);
+  expect_error(knapsack({"run", talker, "-f", "no/such/file"}), 3);
+  expect_error(knapsack({"run", talker, "-p", "bad \xff utf8"}), 2);
+}
+
+TEST(Run, AMemoryItCannotHaveIsAResourceError) {
+  expect_error(knapsack({"run", talker, "-p", "a", "--ctx", "2147483647"}), 5);
+}
+
+TEST(Run, TextThatCannotBeWrittenStopsIt) {
+  const auto full = run({"bash", "-c", "\"$1\" run \"$2\" -p hello -n 50 > /dev/full", "bash", binary(), talker});
+  EXPECT_EQ(full.exit_code, 5);
+  EXPECT_TRUE(one_error_line(full.err)) << full.err;
+  const auto closed = run(
+      {"bash", "-c", "set -o pipefail; \"$1\" run \"$2\" -p hello -n 200 -q | head -c 1", "bash", binary(), talker});
+  EXPECT_EQ(closed.exit_code, 0);
+  EXPECT_EQ(closed.err, "");
+}
+
+TEST(Run, ModelsWithChineseNamesWork) {
+  TempDir folder;
+  const std::string model = folder.file("模型 ü");
+  std::filesystem::copy(talker, model);
+  const auto result = knapsack({"run", model, "-p", "hello", "-n", "3"}, "", {"LC_ALL=C"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const auto missing = knapsack({"run", folder.file("没有"), "-p", "hello"}, "", {"LC_ALL=C"});
+  EXPECT_EQ(missing.exit_code, 3);
+  EXPECT_NE(missing.err.find("没有"), std::string::npos) << missing.err;
+}
+
+TEST(Chat, TurnsComeFromAPipe) {
+  const auto result = knapsack({"chat", talker, "-n", "6", "--greedy"}, "hello\n/stats\nagain\n");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.err.find("1 answers; context "), std::string::npos) << result.err;
+  const auto json = object_of(knapsack({"chat", talker, "-n", "6", "--greedy", "--json"}, "hello\nagain"));
+  ASSERT_EQ(json.at("turns").as_array().size(), 2U);
+  const auto& turn = json.at("turns").as_array()[1].as_object();
+  EXPECT_EQ(turn.at("prompt").as_string(), "again");
+  EXPECT_EQ(result.out, std::string(json.at("turns").as_array()[0].as_object().at("text").as_string()) + "\n" +
+                            std::string(turn.at("text").as_string()) + "\n");
+}
+
+TEST(Chat, SavesLoadsAndForgets) {
+  TempDir folder;
+  const std::string file = folder.file("talk.json");
+  const auto saved =
+      knapsack({"chat", talker, "-n", "4", "--system", "Be brief."},
+               "hello\n/save " + file + "\n/reset\n/load " + file + "\n/save " + folder.file("again.json") + "\n");
+  EXPECT_EQ(saved.exit_code, 0) << saved.err;
+  EXPECT_EQ(testing::read_file(file), testing::read_file(folder.file("again.json")));
+  const auto object = parse_json_object(testing::read_file(file), "file");
+  ASSERT_TRUE(object);
+  EXPECT_EQ(object->at("messages").as_array().size(), 3U);
+  EXPECT_EQ(knapsack({"chat", talker, "-n", "4", "--load", file, "-p", "more"}).exit_code, 0);
+  for (
+      const char* broken :
+      {"", "{}", "[]", R"({"format": "x", "version": 1})",
+       R"({"format": "knapsack conversation", "version": 1, "model": "", "model_hash": "", "messages": [{"role": "robot", "content": ""}]})",
+       R"({"format": "knapsack conversation", "version": 1, "model": "", "model_hash": "", "messages": [1]})"}) {
+    testing::write_file(file, broken);
+    expect_error(knapsack({"chat", talker, "--load", file, "-p", "more"}), 3);
+  }
+  expect_error(knapsack({"chat", talker}, "/save /no/such/folder/x\n"), 2);
+  expect_error(knapsack({"chat", talker}, "/sav x\n"), 2);
+}
+
+TEST(Chat, AFullContextIsSaidAndNoCrash) {
+  const auto filled = knapsack({"chat", talker, "--ctx", "40", "--greedy", "--ignore-eos", "-p", "hi"});
+  EXPECT_EQ(filled.exit_code, 0) << filled.err;
+  EXPECT_NE(filled.err.find("/reset"), std::string::npos) << filled.err;
+  const auto beyond = knapsack({"chat", talker, "--ctx", "8", "-p", "a text that is far too long for this"});
+  EXPECT_EQ(beyond.exit_code, 2);
+}
+
+TEST(Chat, WithoutATemplateItSaysWhatToDo) {
+  const auto result = knapsack({"chat", mute, "-p", "hi"});
+  expect_error(result, 4);
+  EXPECT_NE(result.err.find("knapsack run"), std::string::npos) << result.err;
+}
+
+TEST(Tokenize, RoundTripWithoutWeightsOrConfig) {
+  TempDir folder;
+  std::filesystem::copy(talker + "/tokenizer.json", folder.file("tokenizer.json"));
+  for (const std::string& model : {talker, folder.path().string(), folder.file("tokenizer.json")}) {
+    const auto ids = knapsack({"tokenize", model, "hello 世界"});
+    EXPECT_EQ(ids.exit_code, 0) << ids.err;
+    EXPECT_EQ(knapsack({"detokenize", model, "--stdin"}, ids.out).out, "hello 世界");
+    const auto json = object_of(knapsack({"tokenize", model, "--stdin", "--json"}, "hello 世界"));
+    EXPECT_EQ(json.at("ids").as_array().size(), json.at("pieces").as_array().size());
+  }
+  EXPECT_EQ(knapsack({"tokenize", talker, ""}).out, "\n");
+  EXPECT_EQ(object_of(knapsack({"detokenize", talker, "--json", "260", "78"})).at("text").as_string(), "hel");
+  expect_error(knapsack({"tokenize", talker}), 2);
+  expect_error(knapsack({"tokenize", mute, "a"}), 3);
+  expect_error(knapsack({"tokenize", folder.file("none"), "a"}), 3);
+  expect_error(knapsack({"detokenize", talker, "512"}), 2);
+  expect_error(knapsack({"detokenize", talker, "99999999999999999999"}), 2);
+}
+
+TEST(Tokenize, SpecialTokensAreRecognisedAndNoneAdded) {
+  const auto json = object_of(knapsack({"tokenize", talker, "<|im_start|>", "--json"}));
+  ASSERT_EQ(json.at("ids").as_array().size(), 1U);
+  const std::string id = std::to_string(json.at("ids").as_array()[0].as_int64());
+  EXPECT_EQ(knapsack({"detokenize", talker, id}).out, "<|im_start|>");
+  EXPECT_EQ(knapsack({"detokenize", talker, "--skip-special", id}).out, "");
+}
+
+TEST(Template, StdoutIsTheTextAndNothingElse) {
+  TempDir folder;
+  testing::write_file(folder.file("t.jinja"),
+                      "{{ bos_token }}|{{ x }}|{{ strftime_now('%d %b %Y') }}|{{ tools is none }}");
+  testing::write_file(folder.file("v.json"), R"({"x": "世", "bos_token": "<s>"})");
+  const auto text =
+      knapsack({"template", folder.file("t.jinja"), "--vars", folder.file("v.json"), "--clock", "2026-07-01T12:30:00"});
+  EXPECT_EQ(text.out, "<s>|世|01 Jul 2026|True");
+  EXPECT_EQ(text.err, "");
+  const auto model =
+      knapsack({"template", talker, "--vars", "-"}, R"({"messages": [{"role": "user", "content": "Hi"}]})");
+  EXPECT_EQ(model.out, "<|im_start|>user\nHi<|im_end|>\n");
+  expect_error(knapsack({"template", mute, "--vars", folder.file("v.json")}), 4);
+  testing::write_file(folder.file("bad.jinja"), "{% if %}");
+  expect_error(knapsack({"template", folder.file("bad.jinja"), "--vars", folder.file("v.json")}), 3);
+  testing::write_file(folder.file("raise.jinja"), "{{ raise_exception('no') }}");
+  expect_error(knapsack({"template", folder.file("raise.jinja"), "--vars", folder.file("v.json")}), 3);
+  expect_error(knapsack({"template", folder.file("t.jinja"), "--vars", "-"}, "[]"), 3);
+  expect_error(knapsack({"template", folder.file("t.jinja")}), 2);
+  expect_error(knapsack({"template", folder.file("t.jinja"), "--vars", folder.file("v.json"), "--clock", "noon"}), 2);
+}
+
+TEST(Logits, WritesWhatNumpyReads) {
+  TempDir folder;
+  const std::string path = folder.file("l.npy");
+  const auto json = object_of(knapsack({"logits", mute, "--ids", "1,2,3", "-o", path, "--json"}));
+  EXPECT_EQ(json.at("tokens").as_int64(), 3);
+  const auto vocab = json.at("vocab").as_int64();
+  const std::string bytes = testing::read_file(path);
+  EXPECT_EQ(bytes.size() % 64, static_cast<std::size_t>(3 * vocab * 4) % 64);
+  EXPECT_EQ(bytes.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
+  EXPECT_NE(bytes.find("'descr': '<f4', 'fortran_order': False, 'shape': (3, " + std::to_string(vocab) + ")"),
+            std::string::npos);
+  EXPECT_EQ(knapsack({"logits", mute, "--ids-file", "-", "-o", "-"}, "1 2\n3\n").out, bytes);
+  expect_error(knapsack({"logits", mute, "--ids", "1,99999", "-o", path}), 2);
+  expect_error(knapsack({"logits", mute, "--ids", "", "-o", path}), 2);
+  expect_error(knapsack({"logits", mute, "--ids", "1,2,3", "--ctx", "2", "-o", path}), 2);
+  expect_error(knapsack({"logits", mute, "--ids", "1", "-o", "/dev/full"}), 5);
+  expect_error(knapsack({"logits", mute, "--ids", "1"}), 2);
+  EXPECT_EQ(testing::read_file(path), bytes) << "a failure leaves the old file";
+}
+
+TEST(Convert, TheResultHasTheSameLogits) {
+  TempDir folder;
+  const std::string out = folder.file("m.gguf");
+  const auto json = object_of(knapsack({"convert", talker, "-o", out, "--type", "f32", "--json"}));
+  EXPECT_EQ(json.at("bytes").as_int64(), static_cast<std::int64_t>(std::filesystem::file_size(out)));
+  const auto logits = [](const std::string& model) {
+    const std::string bytes = knapsack({"logits", model, "--ids", "1,2,3", "-o", "-"}).out;
+    std::vector<float> values((bytes.size() - 128) / 4);
+    std::memcpy(values.data(), bytes.data() + 128, values.size() * 4);
+    return values;
+  };
+  const auto before = logits(talker), after = logits(out);
+  ASSERT_EQ(before.size(), after.size());
+  for (std::size_t i = 0; i < before.size(); ++i) ASSERT_NEAR(before[i], after[i], 2e-4);
+  expect_error(knapsack({"convert", talker, "-o", out}), 2);
+  EXPECT_EQ(knapsack({"convert", talker, "-o", out, "--force"}).exit_code, 0);
+  expect_error(knapsack({"convert", out, "-o", out, "--force"}), 2);
+  expect_error(knapsack({"convert", talker, "-o", folder.path().string()}), 2);
+  expect_error(knapsack({"convert", talker, "-o", folder.file("x"), "--type", "q4_0"}), 2);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "nothing else is left";
+}
+
+TEST(Perplexity, BothMethodsReport) {
+  const std::string text = testing::data_path("data/perplexity.txt").string();
+  for (const char* method : {"sliding", "llama"}) {
+    const auto json = object_of(knapsack({"perplexity", talker, text, "--method", method, "--window", "32", "--stride",
+                                          "16", "--max-tokens", "100", "--json"}));
+    for (const char* key :
+         {"perplexity", "nll", "bits_per_byte", "tokens", "tokens_per_s", "window", "stride", "method"})
+      EXPECT_TRUE(json.contains(key)) << key;
+    EXPECT_EQ(json.at("method").as_string(), method);
+  }
+  expect_error(knapsack({"perplexity", talker, "-"}, ""), 3);
+  expect_error(knapsack({"perplexity", talker, text, "--window", "32", "--stride", "64"}), 2);
+  expect_error(knapsack({"perplexity", talker, "no/such/file"}), 3);
+}
+
+TEST(Inspect, TellsAllInLittleMemory) {
+  for (const std::string& model : {talker, mute}) {
+    const auto text = knapsack({"inspect", model, "--tensors"});
+    EXPECT_EQ(text.exit_code, 0) << text.err;
+    EXPECT_NE(text.out.find("model.embed_tokens.weight"), std::string::npos);
+    EXPECT_EQ(text.err, "");
+    const auto json = object_of(knapsack({"inspect", model, "--json"}));
+    for (const char* key : {"architecture", "parameters", "types", "tensors", "bits_per_weight", "kv_bytes_per_token",
+                            "tokenizer", "chat_template", "oddities", "model_hash", "format"})
+      EXPECT_TRUE(json.contains(key)) << key;
+  }
+  const auto checked = object_of(knapsack({"inspect", mute, "--check", "--json"}));
+  EXPECT_EQ(checked.at("sha256").as_string().size(), 64U);
+  EXPECT_TRUE(checked.at("faults").as_array().empty());
+}
+
+TEST(Inspect, NotANumberIsAWarningAndUnderCheckAnError) {
+  TempDir folder;
+  const std::string model = folder.file("m");
+  std::filesystem::copy(mute, model);
+  std::string bytes = testing::read_file(model + "/model.safetensors");
+  const unsigned char nan[4] = {0, 0, 0xc0, 0x7f};
+  std::memcpy(bytes.data() + bytes.size() - 64, nan, 4);  // in the last tensor, a norm or a matrix
+  testing::write_file(model + "/model.safetensors", bytes);
+  EXPECT_EQ(knapsack({"inspect", model}).exit_code, 0);
+  const auto checked = knapsack({"inspect", model, "--check"});
+  EXPECT_EQ(checked.exit_code, 3);
+  EXPECT_TRUE(one_error_line(checked.err)) << checked.err;
+  const auto json = object_of(knapsack({"inspect", model, "--check", "--json"}));
+  EXPECT_EQ(json.at("error").as_object().at("code").as_int64(), 3);
+}
+
+}  // namespace
+}  // namespace knapsack
