@@ -146,7 +146,9 @@ void note_unused(const Checkpoint& checkpoint, const ModelConfig& config,
     if (used.contains(&tensor)) continue;
     const std::string reason = checkpoint.harmless(tensor, config);
     if (reason.empty()) {
-      problems.add(fmt::format("surplus: {} {} {}", tensor.name, name(tensor.dtype), shape_text(tensor.shape)));
+      const bool head = config.tied && tensor.name.ends_with("lm_head.weight");
+      problems.add(fmt::format("surplus: {} {} {}{}", tensor.name, name(tensor.dtype), shape_text(tensor.shape),
+                               head ? " (tie_word_embeddings is true, but it differs from the embeddings)" : ""));
     } else {
       auto& [count, first] = reasons[reason];
       if (count++ == 0) first = tensor.name;

@@ -18,7 +18,7 @@ const json::value* Fields::find(std::string_view key) const {
 }
 
 Error Fields::wrong(std::string_view key, std::string_view expected) const {
-  return bad_input("{}: {}: expected {}, found {}", origin_, key, expected, shown(object_->if_contains(key)));
+  return bad_input("{}: '{}' must be {}, found {}", origin_, key, expected, shown(object_->if_contains(key)));
 }
 
 Result<std::int64_t> Fields::integer(std::string_view key, std::int64_t low, std::int64_t high) const {
