@@ -8,14 +8,15 @@
 
 #include "base/check.h"
 
-using namespace knapsack;
+namespace knapsack {
+namespace {
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void check(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto value = parse_json(text, "fuzz.json");
   if (!value) {
     CHECK(!value.error().message.empty());
-    return 0;
+    return;
   }
   const auto again = parse_json(json::serialize(*value), "again.json");
   CHECK(again.has_value());
@@ -31,5 +32,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       (void)json_array_if(*object, key, "fuzz");
     }
   }
+}
+
+}  // namespace
+}  // namespace knapsack
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  knapsack::check(data, size);
   return 0;
 }

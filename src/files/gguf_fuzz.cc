@@ -10,13 +10,14 @@
 #include "files/gguf.h"
 #include "files/gguf_parse.h"
 
-using namespace knapsack;
+namespace knapsack {
+namespace {
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void check(const std::uint8_t* data, std::size_t size) {
   const auto part = parse_gguf(std::as_bytes(std::span(data, size)), "fuzz.gguf");
   if (!part) {
     CHECK(!part.error().message.empty());
-    return 0;
+    return;
   }
   const int fd = memfd_create("fuzz.gguf", MFD_CLOEXEC);
   CHECK(fd >= 0 && write(fd, data, size) == static_cast<ssize_t>(size));
@@ -43,5 +44,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   }
   close(fd);
+}
+
+}  // namespace
+}  // namespace knapsack
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  knapsack::check(data, size);
   return 0;
 }

@@ -25,6 +25,9 @@ constexpr std::uint32_t dims_limit = 4;
 // 16 bytes of memory each: 64 MiB at most. The largest vocabularies have 0.3 million tokens, 0.6 million merges.
 constexpr std::uint64_t strings_limit = std::uint64_t{1} << 22;
 
+// Room made ahead of reading: a few MiB. A sparse file can announce millions of entries and hold none.
+constexpr std::uint64_t reserve_limit = std::uint64_t{1} << 14;
+
 enum ValueType : std::uint32_t {
   type_u8 = 0,
   type_i8,
@@ -174,7 +177,7 @@ class Parser {
   }
 
   Result<void> metadata(std::uint64_t count) {
-    part_.metadata.reserve(count);
+    part_.metadata.reserve(std::min(count, reserve_limit));
     std::unordered_set<std::string_view> seen;
     for (std::uint64_t i = 0; i < count; ++i) {
       const std::size_t start = at_;
@@ -267,8 +270,9 @@ class Parser {
       return bad_input("{}: byte {}: {} has {} strings; at most {} are allowed", path_, start + 4, what, count,
                        strings_limit);
     array.strings.reserve(count);
+    const std::string element = "a string in " + what;
     for (std::uint64_t i = 0; i < count; ++i) {
-      TRY(const auto string, text("a string in " + what, std::numeric_limits<std::uint64_t>::max()));
+      TRY(const auto string, text(element, std::numeric_limits<std::uint64_t>::max()));
       array.strings.push_back(string);
     }
     return GgufValue(std::move(array));
@@ -291,7 +295,7 @@ class Parser {
   }
 
   Result<void> tensor_table(std::uint64_t count) {
-    part_.tensors.reserve(count);
+    part_.tensors.reserve(std::min(count, reserve_limit));
     std::unordered_set<std::string_view> seen;
     for (std::uint64_t i = 0; i < count; ++i) {
       const std::size_t start = at_;

@@ -5,9 +5,10 @@
 #include "base/check.h"
 #include "files/safetensors_parse.h"
 
-using namespace knapsack;
+namespace knapsack {
+namespace {
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void check(const std::uint8_t* data, std::size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
   if (const auto part = parse_safetensors(bytes, "fuzz.safetensors")) {
     std::size_t end = part->header_bytes;
@@ -23,5 +24,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const auto index = parse_safetensors_index(text, "fuzz.index.json")) {
     for (const auto& [name, shard] : *index) CHECK(shard.find('/') == std::string::npos && shard != "..");
   }
+}
+
+}  // namespace
+}  // namespace knapsack
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  knapsack::check(data, size);
   return 0;
 }

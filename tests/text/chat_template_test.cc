@@ -44,10 +44,8 @@ TEST(ChatTemplate, RealTemplatesAsTransformersRendersThem) {
       auto text = render_chat_template(std::string(file.at("template").as_string()), json::serialize(variables), clock,
                                        "template");
       if (const auto* output = result.as_object().if_contains("output")) {
-        EXPECT_TRUE(text.has_value()) << text.error().message;
-        if (text.has_value()) {
-          EXPECT_EQ(*text, std::string(output->as_string()));
-        }
+        ASSERT_TRUE(text.has_value()) << text.error().message;
+        EXPECT_EQ(*text, std::string(output->as_string()));
       } else {
         EXPECT_FALSE(text.has_value());
       }

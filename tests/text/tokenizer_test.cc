@@ -165,17 +165,16 @@ TEST(Tokenizer, KnowsItsPieces) {
 }
 
 TEST(Tokenizer, AMegabyteIsNoTrouble) {
-  for (const char* name : {"qwen2", "llama3", "deepseek", "llama2-sp"}) {
+  for (const char* name : {"qwen2", "llama2-sp"}) {
     const auto tokenizer = load(name);
     ASSERT_NE(tokenizer, nullptr);
     for (const std::string unit : {"a", " ", "😀", "\n", "你", "word ", "<|im_end|>", "1", "=-"}) {
       std::string text;
-      while (text.size() < (std::size_t{1} << 20U)) text += unit;
+      const bool pathological = unit == "a" || unit == " " || unit == "😀";
+      while (text.size() < (std::size_t{1} << (pathological ? 20U : 16U))) text += unit;
       auto ids = tokenizer->encode(text, false);
       ASSERT_TRUE(ids.has_value()) << name << ids.error().message;
-      if (unit != "\n") {
-        EXPECT_EQ(tokenizer->decode(*ids, false), text) << name << " " << unit;
-      }
+      EXPECT_EQ(tokenizer->decode(*ids, false) == text, true) << name << " " << unit;
     }
   }
 }
@@ -218,7 +217,7 @@ std::string bpe(const std::string& added, const std::string& extra = "\"normaliz
   return R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[)" + added + "]," + extra +
          R"(,"post_processor":null,"decoder":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":false,)"
          R"("use_regex":false},"model":{"type":"BPE","vocab":{"a":0,"b":1,"c":2,"ab":3,"Ġ":4,"abc":5},)"
-         R"("merges":["a b",["ab","c"]]}})";
+         R"("merges":[["a","b"],["ab","c"]]}})";
 }
 
 std::string added(int id, const std::string& content, const std::string& flag = "") {
