@@ -33,6 +33,8 @@ class Letters final : public Tokenizer {
   std::optional<std::int32_t> id_of(std::string_view) const override { return std::nullopt; }
   bool is_special(std::int32_t id) const override { return id == bos; }
   std::int64_t vocab_size() const override { return vocab; }
+  std::int32_t largest_id() const override { return vocab - 1; }
+  std::unique_ptr<Stream> open_stream(bool) const override { return nullptr; }  // scoring decodes nothing
 
  private:
   bool adds_bos_;

@@ -7,8 +7,8 @@ namespace knapsack::testing {
 namespace {
 
 class ConvertTest : public ::testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Models, ConvertTest, ::testing::ValuesIn(golden_names()), [](const auto& info) {
-  std::string name = info.param;
+INSTANTIATE_TEST_SUITE_P(Models, ConvertTest, ::testing::ValuesIn(golden_names()), [](const auto& instance) {
+  std::string name = instance.param;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 });
