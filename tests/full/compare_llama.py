@@ -112,7 +112,7 @@ class Llama:
         ids = self.tokenize(text)
         add_bos = self.ll.llama_vocab_get_add_bos(self.vocab)
         first = WINDOW // 2
-        total, count = 0.0, 0
+        total, count, early = 0.0, 0, None
         for begin in range(0, len(ids) - WINDOW + 1, WINDOW):
             chunk = ids[begin:begin + WINDOW]
             target = chunk[first + 1:]
@@ -124,8 +124,10 @@ class Llama:
             total += float((top + self.np.log(self.np.exp(logits - top[:, None]).sum(axis=1))
                             - logits[self.np.arange(len(target)), target]).sum())
             count += len(target)
+            if begin == 3 * WINDOW:
+                early = round(math.exp(total / count), 4)
             print(f"  llama.cpp {count} tokens: {math.exp(total / count):.4f}", file=sys.stderr)
-        return {"perplexity": math.exp(total / count), "scored": count, "tokens": len(ids)}
+        return {"perplexity": round(math.exp(total / count), 4), "scored": count, "tokens": len(ids), "of_4_chunks": early}
 
 
 def record(names):
