@@ -51,9 +51,6 @@ Result<std::int64_t> choose_ctx(const Bundle& bundle, const SessionOptions& opti
   if (ctx > std::numeric_limits<std::int32_t>::max())
     return usage_error("a context of {} tokens is more than this program counts; at most {} are possible", ctx,
                        std::numeric_limits<std::int32_t>::max());
-  if (trained > 0 && ctx > trained)
-    warn("{}: a context of {} tokens is longer than the {} it was trained for; its text may get worse beyond those",
-         bundle.name, ctx, trained);
   return ctx;
 }
 
@@ -352,6 +349,9 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Bundle> b
   TRY(const Isa isa, choose_isa(options));
   TRY(const std::int64_t ctx, choose_ctx(*bundle, options));
   TRY(auto kv, KvCache::create(bundle->decode->states, 1, ctx, options.kv));
+  if (const std::int64_t trained = bundle->trained_ctx; trained > 0 && ctx > trained)
+    warn("{}: a context of {} tokens is longer than the {} it was trained for; its text may get worse beyond those",
+         bundle->name, ctx, trained);
   try {
     auto session = std::make_unique<LocalSession>(std::move(bundle), std::move(kv), ctx, threads);
     TRY_VOID(session->start(isa, options.load_tokenizer));

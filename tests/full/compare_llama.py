@@ -136,18 +136,25 @@ class Llama:
         return {"perplexity": round(math.exp(total / count), 4), "scored": count, "tokens": len(ids), "of_4_chunks": early}
 
 
-def record(names):
-    golden = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
-    for name in names:
-        llama = Llama(MODELS / name)
-        print(f"{name}: greedy", file=sys.stderr)
-        golden[name] = {"greedy": [llama.greedy(p) for p in prompts()],
-                        "perplexity": llama.perplexity(text_for(name))}
+def save(golden):
     parts = []
     for name, found in golden.items():
         rows = ",\n".join("    " + json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in found["greedy"])
-        parts.append(f' {json.dumps(name)}: {{\n  "perplexity": {json.dumps(found["perplexity"])},\n  "greedy": [\n{rows}\n  ]}}')
+        parts.append(f' {json.dumps(name)}: {{\n  "perplexity": {json.dumps(found.get("perplexity"))},\n'
+                     f'  "greedy": [\n{rows}\n  ]}}')
     GOLDEN.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
+
+
+def record(names, text_too):
+    golden = json.loads(GOLDEN.read_text(encoding="utf-8")) if GOLDEN.exists() else {}
+    for name in names:
+        llama = Llama(MODELS / name)
+        print(f"{name}: greedy", file=sys.stderr)
+        golden.setdefault(name, {})["greedy"] = [llama.greedy(p) for p in prompts()]
+        save(golden)
+        if text_too:
+            golden[name]["perplexity"] = llama.perplexity(text_for(name))
+            save(golden)
 
 
 def knapsack(binary, *args):
@@ -166,7 +173,7 @@ def our_last_logits(binary, path, ids):
 
 
 def compare(names, binary, text_too):
-    golden = json.loads(GOLDEN.read_text())
+    golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
     failures = 0
     print("| model | prompt | equal tokens | top-2 gap | largest logit difference | verdict |\n|---|---|---|---|---|---|")
     for name in names:
@@ -227,7 +234,7 @@ def main():
         if name not in there:
             print(f"skipped: {MODELS / name} is not there", file=sys.stderr)
     if options.record:
-        record(there)
+        record(there, not options.no_perplexity)
         return 0
     failures = compare(there, options.knapsack, not options.no_perplexity)
     print(f"{failures} wrong" if failures else "all agree")
