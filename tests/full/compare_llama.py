@@ -3,6 +3,8 @@
 
   compare_llama.py --record           run llama.cpp (llama-cpp-python 0.3.36), write tests/data/llama_cpp.json
   compare_llama.py [--knapsack BIN]   run knapsack, compare with that file
+  compare_llama.py --exact            compare knapsack's logits on the file as it is with llama.cpp's on the same weights
+                                      decoded to float32 (then llama.cpp rounds no activations): a far sharper test
 
 Texts agree when they are equal, or when the first difference is at a step where llama.cpp's top two logits are closer
 than twice the largest difference between the engines' logits there, and closer than 0.5: llama.cpp rounds activations
@@ -42,7 +44,7 @@ def prompts():
 class Llama:
     """llama.cpp through its C interface: no sampler, no template, f16 KV, flash attention off."""
 
-    def __init__(self, path):
+    def __init__(self, path, f32_kv=False):
         import ctypes
         import llama_cpp as ll
         import numpy as np
@@ -59,6 +61,8 @@ class Llama:
         params.n_ctx, params.n_batch, params.n_ubatch = CTX, CTX, CTX
         params.n_threads = params.n_threads_batch = int(os.environ.get("KNAPSACK_THREADS", "2"))
         params.flash_attn_type = ll.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        if f32_kv:
+            params.type_k = params.type_v = 0  # GGML_TYPE_F32
         self.ctx = ll.llama_init_from_model(self.model, params)
         self.batch = ll.llama_batch_init(CTX, 0, 1)
 
@@ -172,6 +176,45 @@ def our_last_logits(binary, path, ids):
         return np.load(out)[-1]
 
 
+def decoded_copy(source, target):
+    """The same GGUF with every tensor as float32."""
+    import gguf
+    import numpy as np
+    reader = gguf.GGUFReader(source)
+    writer = gguf.GGUFWriter(target, reader.fields["general.architecture"].contents())
+    for key, field in reader.fields.items():
+        if key.startswith("GGUF.") or key in ("general.architecture", "general.file_type", "general.quantization_version"):
+            continue
+        if field.types[0] == gguf.GGUFValueType.ARRAY:
+            writer.add_array(key, field.contents())
+        else:
+            writer.add_key_value(key, field.contents(), field.types[0])
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, np.ascontiguousarray(gguf.dequantize(tensor.data, tensor.tensor_type), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def exact(names, binary, limit=1e-3):
+    golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    failures = 0
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            copy = os.path.join(folder, "f32.gguf")
+            decoded_copy(MODELS / name, copy)
+            llama = Llama(copy, f32_kv=True)
+            for prompt, row in zip(prompts(), golden[name]["greedy"], strict=True):
+                ids = row["prompt_ids"] + row["ids"]
+                x, y = our_last_logits(binary, MODELS / name, ids), llama.last_logits(ids)
+                difference = float(abs(x - y).max())
+                failures += not difference <= limit
+                print(f"{name}, {prompt[:24]}, {len(ids)} tokens: largest logit difference {difference:.6f} at a spread of "
+                      f"{float(y.std()):.2f}{'' if difference <= limit else ' WRONG'}", flush=True)
+    return failures
+
+
 def compare(names, binary, text_too):
     golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
     failures = 0
@@ -224,6 +267,7 @@ def compare(names, binary, text_too):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", action="store_true")
+    parser.add_argument("--exact", action="store_true")
     parser.add_argument("--knapsack", default=str(REPO / "build/src/knapsack"))
     parser.add_argument("--model", action="append", help="only models whose file name contains this")
     parser.add_argument("--no-perplexity", action="store_true")
@@ -236,7 +280,7 @@ def main():
     if options.record:
         record(there, not options.no_perplexity)
         return 0
-    failures = compare(there, options.knapsack, not options.no_perplexity)
+    failures = exact(there, options.knapsack) if options.exact else compare(there, options.knapsack, not options.no_perplexity)
     print(f"{failures} wrong" if failures else "all agree")
     return 1 if failures else 0
 
