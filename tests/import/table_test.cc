@@ -1,4 +1,4 @@
-// docs/golden.md holds the table of golden models: largest logit error and whether greedy tokens match. The test makes
+// README.md holds the table of golden models: largest logit error and whether greedy tokens match. The test makes
 // it anew and compares; KNAPSACK_WRITE_GOLDEN_TABLE=1 writes it instead (errors differ a little from CPU to CPU, so
 // only their being within the tolerance is compared).
 #include <cstdlib>
@@ -47,7 +47,7 @@ TEST(GoldenTable, IsWhatTheModelsGive) {
   }
   table += end;
 
-  const auto path = source_dir() / "docs/golden.md";
+  const auto path = source_dir() / "README.md";
   std::string page = read_file(path);
   const std::size_t from = page.find(begin);
   const std::size_t to = page.find(end);
@@ -61,10 +61,10 @@ TEST(GoldenTable, IsWhatTheModelsGive) {
   const std::string written = page.substr(from, to - from);
   std::size_t lines = 0;
   for (const char c : written) lines += c == '\n' ? 1 : 0;
-  EXPECT_EQ(lines, rows.size() + 3) << "docs/golden.md: run with KNAPSACK_WRITE_GOLDEN_TABLE=1 to renew the table";
+  EXPECT_EQ(lines, rows.size() + 3) << "README.md: run with KNAPSACK_WRITE_GOLDEN_TABLE=1 to renew the table";
   for (const Row& row : rows) {
     const std::size_t at = written.find(fmt::format("| {} | ", row.name));
-    ASSERT_NE(at, std::string::npos) << row.name << " is not in docs/golden.md";
+    ASSERT_NE(at, std::string::npos) << row.name << " is not in README.md";
     const std::string line = written.substr(at, written.find('\n', at) - at);
     char error[32] = {};
     char greedy[8] = {};
