@@ -21,7 +21,8 @@ void warn_of_oddities(const Bundle& bundle) {
   for (const std::string& oddity : bundle.oddities) {
     const bool lack = oddity.starts_with("no chat template") || oddity.starts_with("no tokenizer (") ||
                       oddity.starts_with("no end token");
-    if (!lack) warn("{}: {}", bundle.name, oddity);
+    const bool told_by_the_session = oddity.starts_with("a context of ");
+    if (!lack && !told_by_the_session) warn("{}: {}", bundle.name, oddity);
   }
 }
 
