@@ -28,11 +28,18 @@ void pause() {
 
 }  // namespace
 
+// A call opens the gate for a new generation, works on its own pieces, and closes the gate; it waits only for workers
+// that came in meanwhile. So a worker that the system does not run just now (the machine is busy with other things)
+// costs its help but holds nobody up.
 struct ThreadPool::Shared {
-  alignas(64) std::atomic<std::uint64_t> generation{0};
+  static constexpr std::uint64_t inside = 0x7fffffff;  // how many workers are in
+  static constexpr std::uint64_t open = std::uint64_t{1} << 31;
+  static constexpr std::uint64_t generation = std::uint64_t{1} << 32;
+
+  alignas(64) std::atomic<std::uint64_t> gate{0};  // generation, open, inside
   alignas(64) std::atomic<std::int64_t> next{0};
-  alignas(64) std::atomic<int> busy{0};
   std::atomic<bool> stop{false};
+  // Written while the gate is closed and nobody is inside.
   std::int64_t count = 0;
   std::int64_t grain = 1;
   const RangeTask* task = nullptr;
@@ -48,6 +55,15 @@ struct ThreadPool::Shared {
       (*task)(begin, std::min(begin + grain, count), thread);
     }
   }
+  // False once the gate is closed for the generation of `seen`; `seen` becomes the newest one.
+  bool enter(std::uint64_t& seen) {
+    std::uint64_t state = gate.load(std::memory_order_acquire);
+    while ((state & open) != 0) {
+      if (gate.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel)) break;
+    }
+    seen = state / generation;
+    return (state & open) != 0;
+  }
 };
 
 ThreadPool::ThreadPool(int threads) : threads_(std::max(1, threads)), shared_(std::make_unique<Shared>()) {
@@ -59,7 +75,7 @@ ThreadPool::~ThreadPool() {
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->stop = true;
-    shared_->generation.fetch_add(1);
+    shared_->gate.fetch_add(Shared::generation);
   }
   shared_->wake.notify_all();
   for (auto& thread : shared_->workers) thread.join();
@@ -68,22 +84,19 @@ ThreadPool::~ThreadPool() {
 void ThreadPool::worker(int thread) {
   Shared& s = *shared_;
   std::uint64_t seen = 0;
+  const auto nothing_new = [&] { return s.gate.load(std::memory_order_acquire) / Shared::generation == seen; };
   while (true) {
-    int spins = 0;
-    while (s.generation.load(std::memory_order_acquire) == seen && spins < spin_rounds) {
-      ++spins;
-      pause();
-    }
-    if (s.generation.load(std::memory_order_acquire) == seen) {
+    for (int spins = 0; spins < spin_rounds && nothing_new(); ++spins) pause();
+    if (nothing_new()) {
       std::unique_lock lock(s.mutex);
       ++s.sleeping;
-      s.wake.wait(lock, [&] { return s.generation.load(std::memory_order_acquire) != seen; });
+      s.wake.wait(lock, [&] { return !nothing_new(); });
       --s.sleeping;
     }
-    seen = s.generation.load(std::memory_order_acquire);
     if (s.stop.load(std::memory_order_acquire)) return;
+    if (!s.enter(seen)) continue;
     s.drain(thread);
-    s.busy.fetch_sub(1, std::memory_order_release);
+    s.gate.fetch_sub(1, std::memory_order_release);
   }
 }
 
@@ -99,17 +112,17 @@ void ThreadPool::run(std::int64_t count, std::int64_t grain, RangeTask task) {
   s.grain = grain;
   s.task = &task;
   s.next.store(0, std::memory_order_relaxed);
-  s.busy.store(threads_ - 1, std::memory_order_relaxed);
   bool notify = false;
   {
     const std::lock_guard lock(s.mutex);
-    s.generation.fetch_add(1, std::memory_order_release);
+    s.gate.fetch_add(Shared::generation + Shared::open, std::memory_order_release);
     notify = s.sleeping > 0;
   }
   if (notify) s.wake.notify_all();
   s.drain(0);
+  s.gate.fetch_and(~Shared::open, std::memory_order_acq_rel);
   int spins = 0;
-  while (s.busy.load(std::memory_order_acquire) != 0) {
+  while ((s.gate.load(std::memory_order_acquire) & Shared::inside) != 0) {
     if (++spins < spin_rounds) {
       pause();
     } else {

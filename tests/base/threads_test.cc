@@ -24,5 +24,21 @@ TEST(ThreadPool, EveryIndexRunsOnceForAnyThreadCountAndGrain) {
   }
 }
 
+// Calls one after the other, of different sizes, so that a worker that comes late to one meets the next.
+TEST(ThreadPool, LateWorkersNeitherMissNorRepeatWork) {
+  ThreadPool pool(4);
+  std::vector<std::int64_t> done(64);
+  for (std::int64_t round = 0; round < 20000; ++round) {
+    const std::int64_t count = 2 + round % 63;
+    pool.parallel_for(count, 1, [&](std::int64_t b, std::int64_t e, int) {
+      for (auto i = b; i < e; ++i) done[static_cast<std::size_t>(i)] += round;
+    });
+    for (std::int64_t i = 0; i < count; ++i) {
+      ASSERT_EQ(done[static_cast<std::size_t>(i)], round);
+      done[static_cast<std::size_t>(i)] = 0;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace knapsack

@@ -54,16 +54,11 @@ Units cut(const Shape& s, std::int64_t rows, int threads) {
     u.row_parts = (rows + u.rows - 1) / u.rows;
     return s.kv_heads * u.head_parts * u.row_parts;
   };
-  // At least four units a thread, so that none waits long for the last; rows are split first: they share less.
-  while (count() < std::int64_t{4} * threads && (u.rows > 1 || u.heads > 1)) {
-    if (u.rows > 1 && rows > 1) {
-      u.rows = (std::min(u.rows, rows) + 1) / 2;
-    } else if (u.heads > 1) {
-      u.heads = (u.heads + 1) / 2;
-    } else {
-      break;
-    }
-  }
+  // Four units a thread, so that none waits long for the last. Rows are split for that; heads, which share their keys,
+  // only where some thread would have nothing to do.
+  while (rows > 1 && u.rows > 1 && count() < std::int64_t{4} * threads) u.rows = (std::min(u.rows, rows) + 1) / 2;
+  while (u.heads > 1 && count() < threads) u.heads = (u.heads + 1) / 2;
+  count();
   return u;
 }
 
@@ -133,10 +128,19 @@ PageRows page_rows(const StateView& state, const std::byte* page, std::int64_t b
           .dtype = DType::F32};
 }
 
+// Keys lie apart by the other heads' keys, which hardware does not foresee: what this and the next tiles need is
+// fetched ahead, the values of the same positions too.
+KNAP_INLINE void fetch_ahead(const PageRows& rows, std::int64_t position, std::int64_t bytes) {
+  for (std::int64_t r = 0; r < tile_rows; ++r)
+    for (std::int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(rows.at + (position + r) * rows.stride + at);
+}
+
 template <class L, int T>
-void score_tile(const PageRows& k, const float* q, std::int64_t width, std::int64_t begin, std::int64_t end,
-                std::int64_t stride, float* scores) {
+void score_tile(const PageRows& k, const PageRows& v, std::int64_t v_bytes, const float* q, std::int64_t width,
+                std::int64_t begin, std::int64_t end, std::int64_t stride, float* scores) {
   for (std::int64_t p = begin; p < end; p += tile_rows) {
+    fetch_ahead(k, p + 4 * tile_rows, width * L::bytes);
+    fetch_ahead(v, p, v_bytes);
     __m256 sum[4][T];
     multiply_tile<L, T, false>(k.at + p * k.stride, k.stride, q, width, width, nullptr, 0, sum);
 #pragma GCC unroll 3
@@ -239,10 +243,11 @@ void attend_page(const Shape& s, const Memory& m, const PageRows& keys, const Pa
     from = std::min(from, std::max<std::int64_t>(0, m.queries[i].first - begin));
     to = std::max(to, std::min(page, m.queries[i].end - begin));
   }
+  const std::int64_t v_bytes = count <= tile_vectors ? s.v_width * row_bytes(values.dtype, 1) : 0;
   for (std::int64_t i = 0; i < count; i += tile_vectors) {
     const auto width = static_cast<std::size_t>(std::min(tile_vectors, count - i));
-    score_tiles(keys.dtype)[width - 1](keys, m.q + i * s.k_width, s.k_width, from / tile_rows * tile_rows, to, stride,
-                                       m.scores + i * stride);
+    score_tiles(keys.dtype)[width - 1](keys, values, v_bytes, m.q + i * s.k_width, s.k_width,
+                                       from / tile_rows * tile_rows, to, stride, m.scores + i * stride);
   }
   const auto range_begin = [&](std::int64_t i) { return std::max<std::int64_t>(0, m.queries[i].first - begin); };
   const auto range_end = [&](std::int64_t i) { return std::min(page, m.queries[i].end - begin); };
