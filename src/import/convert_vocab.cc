@@ -32,20 +32,47 @@ std::string_view text_of(const json::value& value, std::string_view key) {
   return found != nullptr && found->is_string() ? std::string_view(found->get_string()) : std::string_view();
 }
 
-// What a pre-tokenizer does, as one comparable line: the kinds and their regular expressions in order.
+// \x{4E00} as the character itself: files write it either way.
+std::string without_escapes(std::string_view regex) {
+  std::string out;
+  for (std::size_t i = 0; i < regex.size(); ++i) {
+    const std::size_t end = regex.substr(i).starts_with("\\x{") ? regex.find('}', i) : std::string_view::npos;
+    std::uint32_t code = 0;
+    if (end == std::string_view::npos ||
+        std::from_chars(regex.data() + i + 3, regex.data() + end, code, 16).ptr != regex.data() + end || code < 0x80 ||
+        code > 0xffff) {
+      out += regex[i];
+      continue;
+    }
+    if (code >= 0x800) out += static_cast<char>(0xe0 | (code >> 12));
+    out += static_cast<char>((code >= 0x800 ? 0x80 | ((code >> 6) & 0x3f) : 0xc0 | (code >> 6)));
+    out += static_cast<char>(0x80 | (code & 0x3f));
+    i = end;
+  }
+  return out;
+}
+
+// What a pre-tokenizer does: the regular expressions by which it splits, in order, one a line.
 void describe(const json::value& pre, std::string& out) {
+  constexpr const char* words_of_gpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+  const auto flag = [&](const char* key, bool otherwise) {
+    const json::value* value = field(pre, key);
+    return value != nullptr && value->is_bool() ? value->get_bool() : otherwise;
+  };
   const std::string_view type = text_of(pre, "type");
   if (type == "Sequence") {
     if (const json::value* list = field(pre, "pretokenizers"); list != nullptr && list->is_array())
       for (const json::value& part : list->get_array()) describe(part, out);
-    return;
+  } else if (type == "Split") {
+    const json::value* pattern = field(pre, "pattern");
+    out += without_escapes(pattern == nullptr ? "" : text_of(*pattern, "Regex")) + "\n";
+  } else if (type == "Digits") {
+    out += flag("individual_digits", false) ? "\\p{N}\n" : "\\p{N}+\n";
+  } else if (type == "ByteLevel") {
+    if (flag("use_regex", true)) out += fmt::format("{}\n", words_of_gpt2);
+  } else {
+    out += fmt::format("{}\n", type);
   }
-  out += fmt::format("{}|", type);
-  if (const json::value* pattern = field(pre, "pattern"); pattern != nullptr) out += text_of(*pattern, "Regex");
-  for (const char* flag : {"use_regex", "individual_digits"})
-    if (const json::value* on = field(pre, flag); on != nullptr && on->is_bool())
-      out += on->get_bool() ? " on" : " off";
-  out += '\n';
 }
 
 std::string described(const json::value& tokenizer) {

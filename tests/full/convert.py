@@ -1,4 +1,4 @@
-"""Golden models converted by `knapsack convert` give llama.cpp the logits transformers gave.
+"""Golden models converted by `knapsack convert` give llama.cpp the logits transformers gave, and the same token ids.
 
 Needs llama-cpp-python and numpy. KNAPSACK_BINARY: the program to test.
 """
@@ -24,10 +24,26 @@ def quiet(level, text, data):
     pass
 
 
-def logits(path, ids, vocab):
+TEXTS = ["Hello, world!", "  two  spaces\u4f60\u597d \U0001f600 123456 don't\n\n x", "a\tb  c\r\nd   e"]
+
+
+def tokens_differ(model, folder):
+    for text in TEXTS:
+        ran = subprocess.run([BINARY, "tokenize", str(folder), text, "--json"], capture_output=True, text=True, check=True)
+        want = json.loads(ran.stdout)["ids"]
+        got = model.tokenize(text.encode(), add_bos=False, special=True)
+        if want != got:
+            return f"{text!r}: llama.cpp {got}, expected {want}"
+    return None
+
+
+def logits(path, ids, vocab, folder):
     model = llama_cpp.Llama(str(path), n_ctx=len(ids), n_batch=len(ids), n_ubatch=len(ids), logits_all=True, verbose=False,
                             n_threads=2, type_k=llama_cpp.GGML_TYPE_F32, type_v=llama_cpp.GGML_TYPE_F32)
     assert model.n_vocab() == vocab, (model.n_vocab(), vocab)
+    if (folder / "tokenizer.json").exists():
+        difference = tokens_differ(model, folder)
+        assert difference is None, difference
     model.eval(ids)
     return np.array(model.scores[: len(ids)], dtype=np.float32)
 
@@ -44,7 +60,7 @@ def check(folder, kind, out):
     which = "b" if "context_length is set to the window" in ran.stderr else "a"
     ids = reference["ids_" + which]
     want = np.fromfile(folder / f"logits_{which}.f32", "<f4").reshape(len(ids), -1)
-    got = logits(out, ids, want.shape[1])
+    got = logits(out, ids, want.shape[1], folder)
     errors = np.abs(got - want)
     error = float(errors.max() if kind == "f32" else np.median(errors))
     return error <= TOLERANCE[kind], f"{'max' if kind == 'f32' else 'median'} abs logit error {error:.2g}"
