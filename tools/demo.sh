@@ -8,5 +8,5 @@ show() {
 show "$knapsack" inspect "$model"
 "$knapsack" inspect "$model"
 question='What is a knapsack, and what should I put in it for a day in the mountains?'
-printf '\n$ echo "%s" | %s chat %s\n' "$question" "$knapsack" "$model"
-printf '%s\n' "$question" | "$knapsack" chat "$model"
+show "$knapsack" chat "$model" -p "$question" -n 200 --seed 7
+"$knapsack" chat "$model" -p "$question" -n 200 --seed 7
