@@ -127,7 +127,11 @@ Result<QuantConfig> gptq_config(const Fields& config) {
   TRY(out.group, config.integer("group_size", -1, limits::hidden));
   if (out.group == 0) return config.wrong("group_size", "-1 or a positive integer");
   TRY(out.act_order, config.boolean_or("desc_act", false));
-  TRY(const std::string layout, config.text_or("checkpoint_format", "gptq"));
+  TRY(const std::string newer, config.text_or("format", "gptq"));
+  TRY(const std::string layout, config.text_or("checkpoint_format", newer));
+  if (const json::value* dynamic = config.find("dynamic");
+      dynamic != nullptr && !(dynamic->is_object() && dynamic->get_object().empty()))
+    return unsupported("{}: dynamic: settings that differ from module to module are not read here", config.origin());
   if (layout != "gptq" && layout != "gptq_v2")
     return unsupported("{}: checkpoint_format \"{}\" is not known here; known: gptq, gptq_v2", config.origin(), layout);
   out.zero_plus_one = layout == "gptq";

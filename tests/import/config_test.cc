@@ -88,6 +88,14 @@ TEST(ConfigTest, UnknownThingsAreUnsupportedByName) {
            {"llama-llama3rope", "quantization_config", json::object{{"quant_method", "hqq"}}, "hqq"},
            {"llama-gptq-4bit-g128", "quantization_config",
             json::object{{"quant_method", "gptq"}, {"bits", 3}, {"group_size", 128}}, "3 bits"},
+           {"llama-gptq-4bit-g128", "quantization_config",
+            json::object{{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 128}, {"format", "marlin"}}, "marlin"},
+           {"llama-gptq-4bit-g128", "quantization_config",
+            json::object{{"quant_method", "gptq"},
+                         {"bits", 4},
+                         {"group_size", 128},
+                         {"dynamic", {{"-:lm_head", {{"bits", 8}}}}}},
+            "dynamic"},
            {"llama-awq-4bit-g32", "quantization_config",
             json::object{{"quant_method", "awq"}, {"bits", 4}, {"group_size", 32}, {"version", "gemv"}}, "gemv"}}) {
     SCOPED_TRACE(fmt::format("{} {}", golden, field));
