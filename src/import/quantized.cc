@@ -237,10 +237,12 @@ Result<LoadedWeight> read_gptq(const LogicalTensor& tensor, const QuantConfig& c
   const std::uint32_t mask = (1U << bits) - 1;
   Unpacked q{tensor.shape[0], tensor.shape[1], scales.shape[0], {}, {}, {}, {}};
   q.codes.resize(static_cast<std::size_t>(q.rows * q.cols));
-  for (std::int64_t k = 0; k < q.cols; ++k)
-    for (std::int64_t n = 0; n < q.rows; ++n)
-      q.codes[static_cast<std::size_t>(n * q.cols + k)] =
-          static_cast<std::uint8_t>((word_at(qweight, k / per_word * q.rows + n) >> (bits * (k % per_word))) & mask);
+  for (std::int64_t w = 0; w < q.cols / per_word; ++w)  // a word holds codes of neighbouring columns
+    for (std::int64_t n = 0; n < q.rows; ++n) {
+      const std::uint32_t word = word_at(qweight, w * q.rows + n);
+      std::uint8_t* codes = q.codes.data() + n * q.cols + w * per_word;
+      for (std::int64_t j = 0; j < per_word; ++j) codes[j] = static_cast<std::uint8_t>((word >> (bits * j)) & mask);
+    }
   unpack_groups(
       *tensor.parts[1], scales, bits, [&](std::int64_t n) { return n % per_word; }, q);
   // The first format stores zero - 1 in as many bits as a code has, so that 0 wrapped round.
@@ -269,10 +271,13 @@ LoadedWeight read_awq(const LogicalTensor& tensor, const QuantConfig& config) {
   const auto lane = [&](std::int64_t n) { return lanes[static_cast<std::size_t>(n % per_word)]; };
   Unpacked q{tensor.shape[0], tensor.shape[1], scales.shape[0], {}, {}, {}, {}};
   q.codes.resize(static_cast<std::size_t>(q.rows * q.cols));
-  for (std::int64_t k = 0; k < q.cols; ++k)
-    for (std::int64_t n = 0; n < q.rows; ++n)
-      q.codes[static_cast<std::size_t>(n * q.cols + k)] = static_cast<std::uint8_t>(
-          (word_at(qweight, k * (q.rows / per_word) + n / per_word) >> (bits * lane(n))) & mask);
+  for (std::int64_t w = 0; w < q.rows / per_word; ++w)  // a word holds codes of neighbouring rows
+    for (std::int64_t k = 0; k < q.cols; ++k) {
+      const std::uint32_t word = word_at(qweight, k * (q.rows / per_word) + w);
+      for (std::int64_t j = 0; j < per_word; ++j)
+        q.codes[static_cast<std::size_t>((w * per_word + j) * q.cols + k)] =
+            static_cast<std::uint8_t>((word >> (bits * lane(j))) & mask);
+    }
   unpack_groups(*tensor.parts[1], scales, bits, lane, q);
   const std::int64_t group = config.group > 0 ? config.group : q.cols;
   for (std::int64_t k = 0; k < q.cols; ++k) q.group.push_back(static_cast<std::int32_t>(k / group));
