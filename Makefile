@@ -56,11 +56,19 @@ format: ## clang-format everything
 	@tools/lint/format --fix
 
 .PHONY: lint
-lint: ## clang-format, layers, lists, text, paths, clang-tidy
+lint: lint-quick tidy ## all lints: layers, lists, text, paths, licences, clang-format, clang-tidy
+
+.PHONY: lint-quick
+lint-quick: ## the lints that take seconds (all but clang-tidy)
+	@tools/setup/setup.sh lint
+	@tools/lint/all
+
+.PHONY: tidy
+tidy: ## clang-tidy over the sources that changed since they passed
 	@tools/setup/setup.sh lint
 	@$(call configure,$(BUILD),Release,)
 	@cmake --build $(BUILD) --target knap_build_info
-	@tools/lint/all $(BUILD)
+	@tools/lint/tidy $(BUILD)
 
 .PHONY: fuzz
 fuzz: ## fuzz each parser for TIME seconds (60)
