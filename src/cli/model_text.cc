@@ -10,9 +10,12 @@ namespace knapsack {
 
 Result<std::shared_ptr<const Tokenizer>> open_tokenizer(const std::string& path) {
   TRY(const ModelText text, read_model_text(path));
-  for (const auto& oddity : text.oddities) warn("{}", oddity);
-  if (!text.tokenizer_json)
-    return bad_input("{}: expected a tokenizer (tokenizer.json, or a GGUF's vocabulary), found none", path);
+  if (!text.tokenizer_json) {
+    std::string why;
+    for (const auto& oddity : text.oddities)
+      if (oddity.starts_with("no tokenizer")) why = oddity;
+    return bad_input("{}: expected a tokenizer (tokenizer.json, or a GGUF's vocabulary), found none: {}", path, why);
+  }
   TRY(const std::string source, text.tokenizer_json());
   return Tokenizer::from_json(source, path);
 }

@@ -11,12 +11,16 @@
 #include "import/arch/arch.h"
 #include "import/checkpoint.h"
 #include "import/import.h"
+#include "import/model_text.h"
 
 namespace knapsack {
 
 // Fills graph, tensors and parameters of `out`, whose config is complete; adds oddities.
 Result<void> assemble(const ArchitectureRow& row, const Checkpoint& checkpoint, const ImportOptions& options,
                       Imported& out);
+
+// Moves what stands beside the weights into `out`.
+void take_text(ModelText text, Imported& out);
 
 // A checkpoint whose config is read and checked, before its weights are.
 struct Opened {

@@ -28,6 +28,16 @@ Result<void> assemble(const ArchitectureRow& row, const Checkpoint& checkpoint, 
   return {};
 }
 
+void take_text(ModelText text, Imported& out) {
+  out.tokenizer_json = std::move(text.tokenizer_json);
+  out.tokenizer_kind = std::move(text.tokenizer_kind);
+  out.tokenizer_config_json = std::move(text.tokenizer_config_json);
+  out.chat_template = std::move(text.chat_template);
+  out.generation_config_json = std::move(text.generation_config_json);
+  out.eos_ids = std::move(text.eos_ids);
+  out.oddities.insert(out.oddities.end(), text.oddities.begin(), text.oddities.end());
+}
+
 Result<Opened> open_checkpoint(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return open_hf(path);

@@ -2,37 +2,47 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <filesystem>
-#include <set>
 
 #include "base/json.h"
 #include "base/mmap.h"
 #include "base/utf8.h"
+#include "import/folder.h"
+#include "import/limits.h"
 #include "text/gguf_vocab.h"
 
 namespace knapsack {
 namespace {
 
-constexpr std::int32_t type_control = 3, type_user_defined = 4, type_byte = 6;
+constexpr std::int32_t type_control = 3, type_byte = 6;
 
-// Names of end-of-turn tokens, as the tokenizers of known families spell them. A GGUF names one end token; chat
-// models end a turn with another, and llama.cpp knows these by their text too.
-constexpr std::array<std::string_view, 12> end_spellings{
-    "<|eot_id|>",    "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>",
-    "<|endoftext|>", "<|eom_id|>", "<EOT>",   "_<EOT>",     "[EOT]",    "<|end_of_text|>"};
+// Spellings that end a turn or a text in chat models, whatever the eos key says (llama.cpp's set, control tokens only).
+constexpr std::array<std::string_view, 14> end_spellings{"<|eot_id|>",
+                                                         "<|im_end|>",
+                                                         "<|end|>",
+                                                         "<|return|>",
+                                                         "<|call|>",
+                                                         "<end_of_turn>",
+                                                         "<|endoftext|>",
+                                                         "<|eom_id|>",
+                                                         "<EOT>",
+                                                         "_<EOT>",
+                                                         "[EOT]",
+                                                         "<|end_of_text|>",
+                                                         "<end_of_utterance>",
+                                                         "<\xEF\xBD\x9C"
+                                                         "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"};
 
 std::string key(std::string_view name) { return "tokenizer.ggml." + std::string(name); }
 
-// An id key: absent is -1, one outside the vocabulary is an error.
-Result<std::int32_t> id_key(const GgufFile& file, std::string_view name, std::size_t tokens, const std::string& path,
-                            std::vector<std::string>& oddities) {
+// An id key: absent, and 2^32-1 as some writers say "none", is -1.
+Result<std::int32_t> id_key(const GgufFile& file, std::string_view name, std::size_t tokens, const std::string& path) {
   if (file.find(key(name)) == nullptr) return -1;
   TRY(const std::int64_t id, file.integer(key(name)));
-  if (id < 0 || id >= static_cast<std::int64_t>(tokens)) {
-    // Some converters write 2^32-1 or the padded size for "none".
-    oddities.push_back(fmt::format("{}: {} is {}, the vocabulary has {} tokens; ignored", path, key(name), id, tokens));
-    return -1;
-  }
+  if (id == 0xffffffff) return -1;
+  if (id < 0 || id >= static_cast<std::int64_t>(tokens))
+    return bad_input("{}: {}: expected a token id below {}, found {}", path, key(name), tokens, id);
   return static_cast<std::int32_t>(id);
 }
 
@@ -48,7 +58,7 @@ bool spells_a_byte(std::string_view token) {
 }
 
 // The vocabulary but for its strings, checked; the strings are copied only when a tokenizer is made.
-Result<GgufVocab> vocab_of(const GgufFile& file, const std::string& path, std::vector<std::string>& oddities) {
+Result<GgufVocab> vocab_of(const GgufFile& file, const std::string& path) {
   GgufVocab vocab;
   TRY(const auto model, file.string(key("model")));
   vocab.model = model;
@@ -72,7 +82,7 @@ Result<GgufVocab> vocab_of(const GgufFile& file, const std::string& path, std::v
     if (vocab.types[i] == type_byte && !spells_a_byte(tokens[i]))
       return bad_input("{}: {}: token {} is {}, expected a byte token from '<0x00>' to '<0xFF>'", path, key("tokens"),
                        i, printable(tokens[i]));
-  const auto id = [&](std::string_view name) { return id_key(file, name, tokens.size(), path, oddities); };
+  const auto id = [&](std::string_view name) { return id_key(file, name, tokens.size(), path); };
   TRY(vocab.bos, id("bos_token_id"));
   TRY(vocab.eos, id("eos_token_id"));
   TRY(vocab.unk, id("unknown_token_id"));
@@ -93,15 +103,16 @@ std::string kind_of(const GgufVocab& vocab) {
 }
 
 std::vector<std::int32_t> end_ids(const GgufVocab& vocab, std::span<const std::string_view> tokens) {
-  std::set<std::int32_t> ids;
-  for (const std::int32_t id : {vocab.eos, vocab.eot, vocab.eom})
-    if (id >= 0) ids.insert(id);
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    const bool special = vocab.types.empty() || vocab.types[i] == type_control || vocab.types[i] == type_user_defined;
-    if (special && std::find(end_spellings.begin(), end_spellings.end(), tokens[i]) != end_spellings.end())
-      ids.insert(static_cast<std::int32_t>(i));
-  }
-  return {ids.begin(), ids.end()};
+  std::vector<std::int32_t> ids;
+  const auto add = [&](std::int32_t id) {
+    if (id >= 0 && std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+  };
+  for (const std::int32_t id : {vocab.eos, vocab.eot, vocab.eom}) add(id);
+  for (std::size_t i = 0; i < vocab.types.size(); ++i)
+    if (vocab.types[i] == type_control &&
+        std::find(end_spellings.begin(), end_spellings.end(), tokens[i]) != end_spellings.end())
+      add(static_cast<std::int32_t>(i));
+  return ids;
 }
 
 std::string config_of(const GgufVocab& vocab, std::span<const std::string_view> tokens) {
@@ -116,138 +127,156 @@ std::string config_of(const GgufVocab& vocab, std::span<const std::string_view> 
   return json::serialize(config);
 }
 
-bool exists(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
-
-Result<std::string> text_if_there(const std::string& path, std::string otherwise) {
-  if (!exists(path)) return otherwise;
-  return read_text_file(path);
-}
-
-// "chat_template": the text, or a list of named ones, of which "default" (else the first) is meant.
-std::string template_in(const json::object& config, const std::string& origin, std::vector<std::string>& oddities) {
-  const json::value* value = config.if_contains("chat_template");
-  if (value == nullptr || value->is_null()) return "";
-  if (value->is_string()) return std::string(value->get_string());
-  const json::object* chosen = nullptr;
-  std::size_t entries = 0;
-  if (value->is_array()) {
-    for (const auto& item : value->get_array()) {
-      if (!item.is_object()) continue;
-      const auto* name = item.get_object().if_contains("name");
-      ++entries;
-      if (chosen == nullptr || (name != nullptr && name->is_string() && name->get_string() == "default"))
-        chosen = &item.get_object();
+    // "chat_template" of tokenizer_config.json: a string, or a list of {name, template}; the one named "default" wins.
+    Result<std::string> template_of(const json::object& config, const std::string& origin,
+                                    std::vector<std::string>& oddities) {
+      const json::value* value = config.if_contains("chat_template");
+      if (value == nullptr || value->is_null()) return std::string();
+      if (value->is_string()) return std::string(value->get_string());
+      if (!value->is_array()) return bad_input("{}: chat_template: expected a string or a list", origin);
+      std::string first;
+      std::string names;
+      for (const json::value& entry : value->get_array()) {
+        if (!entry.is_object()) return bad_input("{}: chat_template: expected objects with name and template", origin);
+        TRY(const std::string name, json_string(entry.get_object(), "name", origin));
+        TRY(std::string source, json_string(entry.get_object(), "template", origin));
+        if (name == "default") return source;
+        if (first.empty()) first = std::move(source);
+        names += (names.empty() ? "" : ", ") + name;
+      }
+      if (!first.empty())
+        oddities.push_back(
+            fmt::format("{}: no chat template is named default; the first of {} is used", origin, names));
+      return first;
     }
-  }
-  const json::value* text = chosen == nullptr ? nullptr : chosen->if_contains("template");
-  if (text == nullptr || !text->is_string()) {
-    oddities.push_back(fmt::format("{}: chat_template is {}, expected text; ignored", origin, json_kind(*value)));
-    return "";
-  }
-  if (entries > 1) oddities.push_back(fmt::format("{}: {} chat templates; the default one is used", origin, entries));
-  return std::string(text->get_string());
-}
 
-// "eos_token_id": a number, or a list of them. False: not there.
-bool eos_in(const json::object& config, const std::string& origin, std::set<std::int32_t>& ids,
-            std::vector<std::string>& oddities) {
-  const json::value* value = config.if_contains("eos_token_id");
-  if (value == nullptr || value->is_null()) return false;
-  const auto take = [&](const json::value& item) {
-    if (item.is_int64() && item.get_int64() >= 0 && item.get_int64() <= INT32_MAX) {
-      ids.insert(static_cast<std::int32_t>(item.get_int64()));
-    } else {
-      oddities.push_back(
-          fmt::format("{}: eos_token_id holds {}, expected a token id; ignored", origin, json::serialize(item)));
+    // An id or a list of ids.
+    Result<std::vector<std::int32_t>> id_list(const Fields& fields, std::string_view key) {
+      std::vector<std::int32_t> ids;
+      const json::value* value = fields.find(key);
+      if (value == nullptr) return ids;
+      if (value->is_array()) {
+        TRY(const auto list, fields.integers(key, 0, limits::vocab, 4096));
+        ids.assign(list.begin(), list.end());
+      } else {
+        TRY(const auto id, fields.integer(key, -1, limits::vocab));
+        if (id >= 0) ids.push_back(static_cast<std::int32_t>(id));
+      }
+      return ids;
     }
-  };
-  if (value->is_array()) {
-    for (const auto& item : value->get_array()) take(item);
-  } else {
-    take(*value);
-  }
-  return true;
-}
 
-}  // namespace
-
-Result<ModelText> gguf_model_text(const std::shared_ptr<const GgufFile>& file, const std::string& path) {
-  ModelText text;
-  if (file->find("tokenizer.chat_template") != nullptr) {
-    TRY(const auto source, file->string("tokenizer.chat_template"));
-    text.chat_template = source;
-  }
-  if (file->find(key("model")) == nullptr && file->find(key("tokens")) == nullptr) return text;
-  TRY(GgufVocab vocab, vocab_of(*file, path, text.oddities));
-  TRY(const auto tokens, file->string_array(key("tokens")));
-  text.tokenizer_kind = kind_of(vocab);
-  text.eos_ids = end_ids(vocab, tokens);
-  text.tokenizer_config_json = config_of(vocab, tokens);
-  text.tokenizer_json = [file, path, vocab = std::move(vocab)]() -> Result<std::string> {
-    GgufVocab whole = vocab;
-    TRY(const auto spellings, file->string_array(key("tokens")));
-    whole.tokens.assign(spellings.begin(), spellings.end());
-    if (file->find(key("merges")) != nullptr) {
-      TRY(const auto merges, file->string_array(key("merges")));
-      whole.merges.assign(merges.begin(), merges.end());
+    // The id of tokenizer_config.json's eos_token, by added_tokens_decoder.
+    std::int32_t eos_of_tokenizer(const json::object& config) {
+      const json::value* eos = config.if_contains("eos_token");
+      if (eos != nullptr && eos->is_object()) eos = eos->get_object().if_contains("content");
+      const json::value* added = config.if_contains("added_tokens_decoder");
+      if (eos == nullptr || !eos->is_string() || added == nullptr || !added->is_object()) return -1;
+      for (const auto& [id, token] : added->get_object()) {
+        const json::value* content = token.is_object() ? token.get_object().if_contains("content") : nullptr;
+        if (content == nullptr || *content != *eos) continue;
+        std::int32_t number = -1;
+        const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), number);
+        if (error == std::errc() && end == id.data() + id.size()) return number;
+      }
+      return -1;
     }
-    return tokenizer_json_from(whole, path);
-  };
-  return text;
-}
 
-Result<ModelText> folder_model_text(const std::string& folder) {
-  const auto inside = [&](const char* name) { return (std::filesystem::path(folder) / name).string(); };
-  ModelText text;
-  TRY(text.tokenizer_config_json, text_if_there(inside("tokenizer_config.json"), "{}"));
-  TRY(const json::object config, parse_json_object(text.tokenizer_config_json, inside("tokenizer_config.json")));
-  if (const std::string path = inside("tokenizer.json"); exists(path)) {
-    text.tokenizer_json = [path]() -> Result<std::string> { return read_text_file(path, std::size_t{256} << 20); };
-    const json::value* kind = config.if_contains("tokenizer_class");
-    text.tokenizer_kind = kind != nullptr && kind->is_string()
-                              ? fmt::format("tokenizer.json ({})", std::string(kind->get_string()))
-                              : "tokenizer.json";
-  } else if (exists(inside("tokenizer.model"))) {
-    text.oddities.push_back(
-        fmt::format("{}: there is a tokenizer.model but no tokenizer.json; only that is read", folder));
-  }
+    Result<void> read_end_tokens(const Fields* config, const json::object& generation, const json::object& tokenizer,
+                                 const Folder& folder, ModelText& out) {
+      const Fields generate(generation, folder.file("generation_config.json"));
+      TRY(out.eos_ids, id_list(generate, "eos_token_id"));
+      if (config != nullptr) {
+        TRY(const auto of_config, id_list(*config, "eos_token_id"));
+        if (out.eos_ids.empty()) out.eos_ids = of_config;
+        for (const auto id : of_config)
+          if (std::find(out.eos_ids.begin(), out.eos_ids.end(), id) == out.eos_ids.end())
+            out.oddities.push_back(
+                fmt::format("eos_token_id {} of config.json is not among generation_config.json's, which count", id));
+      }
+      if (out.eos_ids.empty()) {
+        if (const std::int32_t id = eos_of_tokenizer(tokenizer); id >= 0) out.eos_ids.push_back(id);
+      }
+      if (out.eos_ids.empty()) out.oddities.emplace_back("no end token (eos_token_id)");
+      return {};
+    }
 
-  if (exists(inside("chat_template.jinja"))) {
-    TRY(text.chat_template, read_text_file(inside("chat_template.jinja")));
-  } else if (exists(inside("chat_template.json"))) {
-    TRY(const std::string source, read_text_file(inside("chat_template.json")));
-    TRY(const json::object object, parse_json_object(source, inside("chat_template.json")));
-    text.chat_template = template_in(object, inside("chat_template.json"), text.oddities);
-  } else {
-    text.chat_template = template_in(config, inside("tokenizer_config.json"), text.oddities);
-  }
+  }  // namespace
 
-  TRY(text.generation_config_json, text_if_there(inside("generation_config.json"), "{}"));
-  std::set<std::int32_t> ends;
-  TRY(const json::object generation, parse_json_object(text.generation_config_json, inside("generation_config.json")));
-  if (!eos_in(generation, inside("generation_config.json"), ends, text.oddities) && exists(inside("config.json"))) {
-    TRY(const std::string source, read_text_file(inside("config.json")));
-    TRY(const json::object model, parse_json_object(source, inside("config.json")));
-    eos_in(model, inside("config.json"), ends, text.oddities);
-  }
-  text.eos_ids.assign(ends.begin(), ends.end());
-  return text;
-}
-
-Result<ModelText> read_model_text(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return folder_model_text(path);
-  if (path.ends_with(".json")) {
+  Result<ModelText> gguf_model_text(const std::shared_ptr<const GgufFile>& file, const std::string& path) {
     ModelText text;
-    text.tokenizer_json = [path]() -> Result<std::string> { return read_text_file(path, std::size_t{256} << 20); };
-    text.tokenizer_kind = "tokenizer.json";
+    if (file->find("tokenizer.chat_template") != nullptr) {
+      TRY(const auto source, file->string("tokenizer.chat_template"));
+      text.chat_template = source;
+    } else {
+      text.oddities.emplace_back("no chat template (tokenizer.chat_template)");
+    }
+    const GgufValue* model = file->find(key("model"));
+    const std::string_view* kind = model == nullptr ? nullptr : std::get_if<std::string_view>(model);
+    if (model == nullptr || (kind != nullptr && *kind == "no_vocab")) {
+      text.oddities.emplace_back("no tokenizer (tokenizer.ggml.model)");
+      return text;
+    }
+    TRY(GgufVocab vocab, vocab_of(*file, path));
+    TRY(const auto tokens, file->string_array(key("tokens")));
+    text.tokens = static_cast<std::int64_t>(tokens.size());
+    text.tokenizer_kind = kind_of(vocab);
+    text.eos_ids = end_ids(vocab, tokens);
+    if (text.eos_ids.empty()) text.oddities.emplace_back("no end token (tokenizer.ggml.eos_token_id)");
+    text.tokenizer_config_json = config_of(vocab, tokens);
+    text.tokenizer_json = [file, path, vocab = std::move(vocab)]() -> Result<std::string> {
+      GgufVocab whole = vocab;
+      TRY(const auto spellings, file->string_array(key("tokens")));
+      whole.tokens.assign(spellings.begin(), spellings.end());
+      if (file->find(key("merges")) != nullptr) {
+        TRY(const auto merges, file->string_array(key("merges")));
+        whole.merges.assign(merges.begin(), merges.end());
+      }
+      return tokenizer_json_from(whole, path);
+    };
     return text;
   }
-  TRY(const auto file, GgufFile::open(path));
-  return gguf_model_text(file, path);
-}
+
+  Result<ModelText> folder_model_text(const std::string& path, const Fields* config) {
+    const Folder folder(path);
+    ModelText out;
+    TRY(out.generation_config_json, folder.object_text("generation_config.json"));
+    TRY(out.tokenizer_config_json, folder.object_text("tokenizer_config.json"));
+    TRY(const auto generation, parse_json_object(out.generation_config_json, folder.file("generation_config.json")));
+    TRY(const auto tokenizer, parse_json_object(out.tokenizer_config_json, folder.file("tokenizer_config.json")));
+    TRY(out.chat_template, template_of(tokenizer, folder.file("tokenizer_config.json"), out.oddities));
+    if (folder.has("chat_template.jinja")) {
+      if (!out.chat_template.empty())
+        out.oddities.emplace_back("chat_template.jinja wins over tokenizer_config.json's chat_template");
+      TRY(out.chat_template, read_text_file(folder.file("chat_template.jinja")));
+    }
+    if (out.chat_template.empty()) out.oddities.emplace_back("no chat template");
+    if (folder.has("tokenizer.json")) {
+      out.tokenizer_kind = "tokenizer.json";
+      if (const auto* kind = tokenizer.if_contains("tokenizer_class"); kind != nullptr && kind->is_string())
+        out.tokenizer_kind += fmt::format(" ({})", std::string_view(kind->get_string()));
+      out.tokenizer_json = [path = folder.file("tokenizer.json")] { return read_text_file(path); };
+    } else if (folder.has("tokenizer.model")) {
+      out.oddities.emplace_back(
+          "no tokenizer.json; tokenizer.model (SentencePiece) alone is not read: save the tokenizer with a fast "
+          "tokenizer once");
+    } else {
+      out.oddities.emplace_back("no tokenizer (tokenizer.json)");
+    }
+    TRY_VOID(read_end_tokens(config, generation, tokenizer, folder, out));
+    return out;
+  }
+
+  Result<ModelText> read_model_text(const std::string& path) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored)) return folder_model_text(path, nullptr);
+    if (path.ends_with(".json")) {
+      ModelText text;
+      text.tokenizer_json = [path]() -> Result<std::string> { return read_text_file(path, std::size_t{256} << 20); };
+      text.tokenizer_kind = "tokenizer.json";
+      return text;
+    }
+    TRY(const auto file, GgufFile::open(path));
+    return gguf_model_text(file, path);
+  }
 
 }  // namespace knapsack

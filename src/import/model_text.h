@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "files/gguf.h"
+#include "import/fields.h"
 
 namespace knapsack {
 
@@ -20,7 +21,8 @@ struct ModelText {
   std::string tokenizer_config_json = "{}";  // of a GGUF: made from its keys
   std::string chat_template;                 // empty: none
   std::string generation_config_json = "{}";
-  std::vector<std::int32_t> eos_ids;  // ascending, each once
+  std::int64_t tokens = -1;           // of a GGUF's vocabulary
+  std::vector<std::int32_t> eos_ids;  // each once
   std::vector<std::string> oddities;
 };
 
@@ -28,6 +30,7 @@ struct ModelText {
 Result<ModelText> read_model_text(const std::string& path);
 // Also checks what is cheap to check of the vocabulary: types and lengths of its arrays, the spelling of byte tokens.
 Result<ModelText> gguf_model_text(const std::shared_ptr<const GgufFile>& file, const std::string& path);
-Result<ModelText> folder_model_text(const std::string& folder);
+// config: config.json's fields, for end tokens that only it names; null: not read.
+Result<ModelText> folder_model_text(const std::string& folder, const Fields* config);
 
 }  // namespace knapsack
