@@ -56,7 +56,7 @@ format: ## clang-format everything
 	@tools/lint/format --fix
 
 .PHONY: lint
-lint: lint-quick tidy ## all lints: layers, lists, text, paths, licences, clang-format, clang-tidy
+lint: lint-quick licences tidy ## all lints: layers, lists, text, paths, licences, clang-format, clang-tidy
 
 .PHONY: lint-quick
 lint-quick: ## the lints that take seconds (all but clang-tidy)
@@ -69,6 +69,11 @@ tidy: ## clang-tidy over the sources that changed since they passed
 	@$(call configure,$(BUILD),Release,)
 	@cmake --build $(BUILD) --target knap_build_info
 	@tools/lint/tidy $(BUILD)
+
+.PHONY: licences
+licences: ## the table of crates in docs/dependencies.md is that of Cargo.lock
+	@tools/setup/setup.sh build
+	@tools/licences.py --check
 
 .PHONY: fuzz
 fuzz: ## fuzz each parser for TIME seconds (60)
