@@ -24,7 +24,8 @@ class MappedFile {
   void prefetch() const;
 
  private:
-  MappedFile(std::string path, const std::byte* data, std::size_t size) : path_(std::move(path)), data_(data), size_(size) {}
+  MappedFile(std::string path, const std::byte* data, std::size_t size)
+      : path_(std::move(path)), data_(data), size_(size) {}
   std::string path_;
   const std::byte* data_;
   std::size_t size_;

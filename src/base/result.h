@@ -31,7 +31,7 @@ struct Error {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT(google-explicit-constructor)
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] bool has_value() const { return state_.index() == 0; }
@@ -91,15 +91,14 @@ Error out_of_resource(fmt::format_string<A...> f, A&&... a) {
 #define KNAP_CONCAT(a, b) KNAP_CONCAT_(a, b)
 
 // TRY(auto x, f()): x is f()'s value, or the enclosing function returns f()'s error.
-#define TRY(declaration, expression)                              \
-  auto KNAP_CONCAT(try_, __LINE__) = (expression);                \
-  if (!KNAP_CONCAT(try_, __LINE__).has_value())                   \
-    return std::move(KNAP_CONCAT(try_, __LINE__)).error();        \
+#define TRY(declaration, expression)                                                                   \
+  auto KNAP_CONCAT(try_, __LINE__) = (expression);                                                     \
+  if (!KNAP_CONCAT(try_, __LINE__).has_value()) return std::move(KNAP_CONCAT(try_, __LINE__)).error(); \
   declaration = std::move(KNAP_CONCAT(try_, __LINE__)).value()
 
 // TRY_VOID(f()): the enclosing function returns f()'s error, if any.
-#define TRY_VOID(expression)                                                       \
-  do {                                                                             \
-    auto try_void_ = (expression);                                                 \
-    if (!try_void_.has_value()) return std::move(try_void_).error();               \
+#define TRY_VOID(expression)                                         \
+  do {                                                               \
+    auto try_void_ = (expression);                                   \
+    if (!try_void_.has_value()) return std::move(try_void_).error(); \
   } while (false)

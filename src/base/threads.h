@@ -12,8 +12,7 @@ namespace knapsack {
 class RangeTask {
  public:
   template <class F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, RangeTask>)
-  RangeTask(F& f)  // NOLINT(google-explicit-constructor)
+  requires(!std::is_same_v<std::remove_cvref_t<F>, RangeTask>) RangeTask(F& f)  // NOLINT(google-explicit-constructor)
       : object_(const_cast<void*>(static_cast<const void*>(&f))),
         call_([](void* object, std::int64_t b, std::int64_t e, int t) { (*static_cast<F*>(object))(b, e, t); }) {}
   void operator()(std::int64_t begin, std::int64_t end, int thread) const { call_(object_, begin, end, thread); }

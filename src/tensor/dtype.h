@@ -18,9 +18,9 @@ enum class DType : std::uint8_t {
 
 struct FormatInfo {
   DType dtype;
-  std::string_view name;    // "Q4_K"
-  int ggml_type;            // number in GGUF files, or -1
-  std::int64_t block;       // elements a block; rows are whole blocks
+  std::string_view name;  // "Q4_K"
+  int ggml_type;          // number in GGUF files, or -1
+  std::int64_t block;     // elements a block; rows are whole blocks
   std::int64_t block_bytes;
   // The scalar truth: `blocks` whole blocks -> blocks*block floats. No alignment is assumed. Never null.
   void (*decode)(const std::byte* data, float* out, std::int64_t blocks);

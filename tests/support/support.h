@@ -7,12 +7,12 @@
 
 namespace knapsack::testing {
 
-std::filesystem::path source_dir();                     // the repository
+std::filesystem::path source_dir();                            // the repository
 std::filesystem::path data_path(const std::string& relative);  // tests/<relative>
-std::string binary();                                   // the knapsack program
+std::string binary();                                          // the knapsack program
 
 struct CommandResult {
-  int exit_code = 0;   // 128 + signal when killed
+  int exit_code = 0;  // 128 + signal when killed
   std::string out, err;
   long peak_rss_kib = 0;
 };
