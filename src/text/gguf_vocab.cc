@@ -18,6 +18,8 @@ enum TokenType : std::int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDe
 
 constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581, SentencePiece's visible space
 
+constexpr const char* kGpt2Words = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
 struct Pretokenizer {
   std::string_view name;
   std::vector<const char*> splits;
@@ -274,12 +276,20 @@ class Writer {
       const bool composes = pre == "qwen2" || pre == "mpt" || pre == "olmo";
       out_ += composes ? R"("normalizer":{"type":"NFC"})" : R"("normalizer":null)";
       out_ += R"(,"pre_tokenizer":{"type":"Sequence","pretokenizers":[)";
-      for (const char* split : known->splits) {
+      // As the models' own files say it: ByteLevel has GPT-2's words built in, Digits takes single ones.
+      const bool built_in = known->splits.back() == std::string_view(kGpt2Words);
+      for (std::size_t i = 0; i + (built_in ? 1 : 0) < known->splits.size(); ++i) {
+        if (known->splits[i] == std::string_view(R"(\p{N})")) {
+          out_ += R"({"type":"Digits","individual_digits":true},)";
+          continue;
+        }
         out_ += R"({"type":"Split","pattern":{"Regex":)";
-        append_string(out_, split);
+        append_string(out_, known->splits[i]);
         out_ += R"(},"behavior":"Isolated","invert":false},)";
       }
-      out_ += R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}]},)";
+      fmt::format_to(std::back_inserter(out_),
+                     R"({{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":{}}}]}},)",
+                     built_in);
     }
     // Gemma 4's files forget add_bos; llama.cpp corrects them likewise.
     TRY(const std::string post, post_processor(raw ? pre == "gemma4" : known->adds_bos, vocab_.bos, vocab_.eos));
