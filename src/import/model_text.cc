@@ -127,156 +127,155 @@ std::string config_of(const GgufVocab& vocab, std::span<const std::string_view> 
   return json::serialize(config);
 }
 
-    // "chat_template" of tokenizer_config.json: a string, or a list of {name, template}; the one named "default" wins.
-    Result<std::string> template_of(const json::object& config, const std::string& origin,
-                                    std::vector<std::string>& oddities) {
-      const json::value* value = config.if_contains("chat_template");
-      if (value == nullptr || value->is_null()) return std::string();
-      if (value->is_string()) return std::string(value->get_string());
-      if (!value->is_array()) return bad_input("{}: chat_template: expected a string or a list", origin);
-      std::string first;
-      std::string names;
-      for (const json::value& entry : value->get_array()) {
-        if (!entry.is_object()) return bad_input("{}: chat_template: expected objects with name and template", origin);
-        TRY(const std::string name, json_string(entry.get_object(), "name", origin));
-        TRY(std::string source, json_string(entry.get_object(), "template", origin));
-        if (name == "default") return source;
-        if (first.empty()) first = std::move(source);
-        names += (names.empty() ? "" : ", ") + name;
-      }
-      if (!first.empty())
-        oddities.push_back(
-            fmt::format("{}: no chat template is named default; the first of {} is used", origin, names));
-      return first;
-    }
+// "chat_template" of tokenizer_config.json: a string, or a list of {name, template}; the one named "default" wins.
+Result<std::string> template_of(const json::object& config, const std::string& origin,
+                                std::vector<std::string>& oddities) {
+  const json::value* value = config.if_contains("chat_template");
+  if (value == nullptr || value->is_null()) return std::string();
+  if (value->is_string()) return std::string(value->get_string());
+  if (!value->is_array()) return bad_input("{}: chat_template: expected a string or a list", origin);
+  std::string first;
+  std::string names;
+  for (const json::value& entry : value->get_array()) {
+    if (!entry.is_object()) return bad_input("{}: chat_template: expected objects with name and template", origin);
+    TRY(const std::string name, json_string(entry.get_object(), "name", origin));
+    TRY(std::string source, json_string(entry.get_object(), "template", origin));
+    if (name == "default") return source;
+    if (first.empty()) first = std::move(source);
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  if (!first.empty())
+    oddities.push_back(fmt::format("{}: no chat template is named default; the first of {} is used", origin, names));
+  return first;
+}
 
-    // An id or a list of ids.
-    Result<std::vector<std::int32_t>> id_list(const Fields& fields, std::string_view key) {
-      std::vector<std::int32_t> ids;
-      const json::value* value = fields.find(key);
-      if (value == nullptr) return ids;
-      if (value->is_array()) {
-        TRY(const auto list, fields.integers(key, 0, limits::vocab, 4096));
-        ids.assign(list.begin(), list.end());
-      } else {
-        TRY(const auto id, fields.integer(key, -1, limits::vocab));
-        if (id >= 0) ids.push_back(static_cast<std::int32_t>(id));
-      }
-      return ids;
-    }
+// An id or a list of ids.
+Result<std::vector<std::int32_t>> id_list(const Fields& fields, std::string_view key) {
+  std::vector<std::int32_t> ids;
+  const json::value* value = fields.find(key);
+  if (value == nullptr) return ids;
+  if (value->is_array()) {
+    TRY(const auto list, fields.integers(key, 0, limits::vocab, 4096));
+    ids.assign(list.begin(), list.end());
+  } else {
+    TRY(const auto id, fields.integer(key, -1, limits::vocab));
+    if (id >= 0) ids.push_back(static_cast<std::int32_t>(id));
+  }
+  return ids;
+}
 
-    // The id of tokenizer_config.json's eos_token, by added_tokens_decoder.
-    std::int32_t eos_of_tokenizer(const json::object& config) {
-      const json::value* eos = config.if_contains("eos_token");
-      if (eos != nullptr && eos->is_object()) eos = eos->get_object().if_contains("content");
-      const json::value* added = config.if_contains("added_tokens_decoder");
-      if (eos == nullptr || !eos->is_string() || added == nullptr || !added->is_object()) return -1;
-      for (const auto& [id, token] : added->get_object()) {
-        const json::value* content = token.is_object() ? token.get_object().if_contains("content") : nullptr;
-        if (content == nullptr || *content != *eos) continue;
-        std::int32_t number = -1;
-        const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), number);
-        if (error == std::errc() && end == id.data() + id.size()) return number;
-      }
-      return -1;
-    }
+// The id of tokenizer_config.json's eos_token, by added_tokens_decoder.
+std::int32_t eos_of_tokenizer(const json::object& config) {
+  const json::value* eos = config.if_contains("eos_token");
+  if (eos != nullptr && eos->is_object()) eos = eos->get_object().if_contains("content");
+  const json::value* added = config.if_contains("added_tokens_decoder");
+  if (eos == nullptr || !eos->is_string() || added == nullptr || !added->is_object()) return -1;
+  for (const auto& [id, token] : added->get_object()) {
+    const json::value* content = token.is_object() ? token.get_object().if_contains("content") : nullptr;
+    if (content == nullptr || *content != *eos) continue;
+    std::int32_t number = -1;
+    const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), number);
+    if (error == std::errc() && end == id.data() + id.size()) return number;
+  }
+  return -1;
+}
 
-    Result<void> read_end_tokens(const Fields* config, const json::object& generation, const json::object& tokenizer,
-                                 const Folder& folder, ModelText& out) {
-      const Fields generate(generation, folder.file("generation_config.json"));
-      TRY(out.eos_ids, id_list(generate, "eos_token_id"));
-      if (config != nullptr) {
-        TRY(const auto of_config, id_list(*config, "eos_token_id"));
-        if (out.eos_ids.empty()) out.eos_ids = of_config;
-        for (const auto id : of_config)
-          if (std::find(out.eos_ids.begin(), out.eos_ids.end(), id) == out.eos_ids.end())
-            out.oddities.push_back(
-                fmt::format("eos_token_id {} of config.json is not among generation_config.json's, which count", id));
-      }
-      if (out.eos_ids.empty()) {
-        if (const std::int32_t id = eos_of_tokenizer(tokenizer); id >= 0) out.eos_ids.push_back(id);
-      }
-      if (out.eos_ids.empty()) out.oddities.emplace_back("no end token (eos_token_id)");
-      return {};
-    }
+Result<void> read_end_tokens(const Fields* config, const json::object& generation, const json::object& tokenizer,
+                             const Folder& folder, ModelText& out) {
+  const Fields generate(generation, folder.file("generation_config.json"));
+  TRY(out.eos_ids, id_list(generate, "eos_token_id"));
+  if (config != nullptr) {
+    TRY(const auto of_config, id_list(*config, "eos_token_id"));
+    if (out.eos_ids.empty()) out.eos_ids = of_config;
+    for (const auto id : of_config)
+      if (std::find(out.eos_ids.begin(), out.eos_ids.end(), id) == out.eos_ids.end())
+        out.oddities.push_back(
+            fmt::format("eos_token_id {} of config.json is not among generation_config.json's, which count", id));
+  }
+  if (out.eos_ids.empty()) {
+    if (const std::int32_t id = eos_of_tokenizer(tokenizer); id >= 0) out.eos_ids.push_back(id);
+  }
+  if (out.eos_ids.empty()) out.oddities.emplace_back("no end token (eos_token_id)");
+  return {};
+}
 
-  }  // namespace
+}  // namespace
 
-  Result<ModelText> gguf_model_text(const std::shared_ptr<const GgufFile>& file, const std::string& path) {
-    ModelText text;
-    if (file->find("tokenizer.chat_template") != nullptr) {
-      TRY(const auto source, file->string("tokenizer.chat_template"));
-      text.chat_template = source;
-    } else {
-      text.oddities.emplace_back("no chat template (tokenizer.chat_template)");
-    }
-    const GgufValue* model = file->find(key("model"));
-    const std::string_view* kind = model == nullptr ? nullptr : std::get_if<std::string_view>(model);
-    if (model == nullptr || (kind != nullptr && *kind == "no_vocab")) {
-      text.oddities.emplace_back("no tokenizer (tokenizer.ggml.model)");
-      return text;
-    }
-    TRY(GgufVocab vocab, vocab_of(*file, path));
-    TRY(const auto tokens, file->string_array(key("tokens")));
-    text.tokens = static_cast<std::int64_t>(tokens.size());
-    text.tokenizer_kind = kind_of(vocab);
-    text.eos_ids = end_ids(vocab, tokens);
-    if (text.eos_ids.empty()) text.oddities.emplace_back("no end token (tokenizer.ggml.eos_token_id)");
-    text.tokenizer_config_json = config_of(vocab, tokens);
-    text.tokenizer_json = [file, path, vocab = std::move(vocab)]() -> Result<std::string> {
-      GgufVocab whole = vocab;
-      TRY(const auto spellings, file->string_array(key("tokens")));
-      whole.tokens.assign(spellings.begin(), spellings.end());
-      if (file->find(key("merges")) != nullptr) {
-        TRY(const auto merges, file->string_array(key("merges")));
-        whole.merges.assign(merges.begin(), merges.end());
-      }
-      return tokenizer_json_from(whole, path);
-    };
+Result<ModelText> gguf_model_text(const std::shared_ptr<const GgufFile>& file, const std::string& path) {
+  ModelText text;
+  if (file->find("tokenizer.chat_template") != nullptr) {
+    TRY(const auto source, file->string("tokenizer.chat_template"));
+    text.chat_template = source;
+  } else {
+    text.oddities.emplace_back("no chat template (tokenizer.chat_template)");
+  }
+  const GgufValue* model = file->find(key("model"));
+  const std::string_view* kind = model == nullptr ? nullptr : std::get_if<std::string_view>(model);
+  if (model == nullptr || (kind != nullptr && *kind == "no_vocab")) {
+    text.oddities.emplace_back("no tokenizer (tokenizer.ggml.model)");
     return text;
   }
+  TRY(GgufVocab vocab, vocab_of(*file, path));
+  TRY(const auto tokens, file->string_array(key("tokens")));
+  text.tokens = static_cast<std::int64_t>(tokens.size());
+  text.tokenizer_kind = kind_of(vocab);
+  text.eos_ids = end_ids(vocab, tokens);
+  if (text.eos_ids.empty()) text.oddities.emplace_back("no end token (tokenizer.ggml.eos_token_id)");
+  text.tokenizer_config_json = config_of(vocab, tokens);
+  text.tokenizer_json = [file, path, vocab = std::move(vocab)]() -> Result<std::string> {
+    GgufVocab whole = vocab;
+    TRY(const auto spellings, file->string_array(key("tokens")));
+    whole.tokens.assign(spellings.begin(), spellings.end());
+    if (file->find(key("merges")) != nullptr) {
+      TRY(const auto merges, file->string_array(key("merges")));
+      whole.merges.assign(merges.begin(), merges.end());
+    }
+    return tokenizer_json_from(whole, path);
+  };
+  return text;
+}
 
-  Result<ModelText> folder_model_text(const std::string& path, const Fields* config) {
-    const Folder folder(path);
-    ModelText out;
-    TRY(out.generation_config_json, folder.object_text("generation_config.json"));
-    TRY(out.tokenizer_config_json, folder.object_text("tokenizer_config.json"));
-    TRY(const auto generation, parse_json_object(out.generation_config_json, folder.file("generation_config.json")));
-    TRY(const auto tokenizer, parse_json_object(out.tokenizer_config_json, folder.file("tokenizer_config.json")));
-    TRY(out.chat_template, template_of(tokenizer, folder.file("tokenizer_config.json"), out.oddities));
-    if (folder.has("chat_template.jinja")) {
-      if (!out.chat_template.empty())
-        out.oddities.emplace_back("chat_template.jinja wins over tokenizer_config.json's chat_template");
-      TRY(out.chat_template, read_text_file(folder.file("chat_template.jinja")));
-    }
-    if (out.chat_template.empty()) out.oddities.emplace_back("no chat template");
-    if (folder.has("tokenizer.json")) {
-      out.tokenizer_kind = "tokenizer.json";
-      if (const auto* kind = tokenizer.if_contains("tokenizer_class"); kind != nullptr && kind->is_string())
-        out.tokenizer_kind += fmt::format(" ({})", std::string_view(kind->get_string()));
-      out.tokenizer_json = [path = folder.file("tokenizer.json")] { return read_text_file(path); };
-    } else if (folder.has("tokenizer.model")) {
-      out.oddities.emplace_back(
-          "no tokenizer.json; tokenizer.model (SentencePiece) alone is not read: save the tokenizer with a fast "
-          "tokenizer once");
-    } else {
-      out.oddities.emplace_back("no tokenizer (tokenizer.json)");
-    }
-    TRY_VOID(read_end_tokens(config, generation, tokenizer, folder, out));
-    return out;
+Result<ModelText> folder_model_text(const std::string& path, const Fields* config) {
+  const Folder folder(path);
+  ModelText out;
+  TRY(out.generation_config_json, folder.object_text("generation_config.json"));
+  TRY(out.tokenizer_config_json, folder.object_text("tokenizer_config.json"));
+  TRY(const auto generation, parse_json_object(out.generation_config_json, folder.file("generation_config.json")));
+  TRY(const auto tokenizer, parse_json_object(out.tokenizer_config_json, folder.file("tokenizer_config.json")));
+  TRY(out.chat_template, template_of(tokenizer, folder.file("tokenizer_config.json"), out.oddities));
+  if (folder.has("chat_template.jinja")) {
+    if (!out.chat_template.empty())
+      out.oddities.emplace_back("chat_template.jinja wins over tokenizer_config.json's chat_template");
+    TRY(out.chat_template, read_text_file(folder.file("chat_template.jinja")));
   }
+  if (out.chat_template.empty()) out.oddities.emplace_back("no chat template");
+  if (folder.has("tokenizer.json")) {
+    out.tokenizer_kind = "tokenizer.json";
+    if (const auto* kind = tokenizer.if_contains("tokenizer_class"); kind != nullptr && kind->is_string())
+      out.tokenizer_kind += fmt::format(" ({})", std::string_view(kind->get_string()));
+    out.tokenizer_json = [path = folder.file("tokenizer.json")] { return read_text_file(path); };
+  } else if (folder.has("tokenizer.model")) {
+    out.oddities.emplace_back(
+        "no tokenizer.json; tokenizer.model (SentencePiece) alone is not read: save the tokenizer with a fast "
+        "tokenizer once");
+  } else {
+    out.oddities.emplace_back("no tokenizer (tokenizer.json)");
+  }
+  TRY_VOID(read_end_tokens(config, generation, tokenizer, folder, out));
+  return out;
+}
 
-  Result<ModelText> read_model_text(const std::string& path) {
-    std::error_code ignored;
-    if (std::filesystem::is_directory(path, ignored)) return folder_model_text(path, nullptr);
-    if (path.ends_with(".json")) {
-      ModelText text;
-      text.tokenizer_json = [path]() -> Result<std::string> { return read_text_file(path, std::size_t{256} << 20); };
-      text.tokenizer_kind = "tokenizer.json";
-      return text;
-    }
-    TRY(const auto file, GgufFile::open(path));
-    return gguf_model_text(file, path);
+Result<ModelText> read_model_text(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return folder_model_text(path, nullptr);
+  if (path.ends_with(".json")) {
+    ModelText text;
+    text.tokenizer_json = [path]() -> Result<std::string> { return read_text_file(path, std::size_t{256} << 20); };
+    text.tokenizer_kind = "tokenizer.json";
+    return text;
   }
+  TRY(const auto file, GgufFile::open(path));
+  return gguf_model_text(file, path);
+}
 
 }  // namespace knapsack
