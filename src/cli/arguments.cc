@@ -20,12 +20,6 @@ std::vector<std::string> split_names(std::string_view names) {
   return parts;
 }
 
-std::string quoted(std::string_view text) {
-  constexpr std::size_t most = 60;  // a message stays one readable line
-  std::string shown = one_line(text.substr(0, most));
-  return "\"" + shown + (text.size() > most ? "...\"" : "\"");
-}
-
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -41,108 +35,21 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-class Reader {
- public:
-  Reader(Arguments& arguments, std::span<const std::string> words, const std::string& command)
-      : arguments_(arguments), words_(words), command_(command) {}
-
-  Result<void> read() {
-    bool options = true;
-    while (at_ < words_.size()) {
-      const std::string& word = words_[at_++];
-      if (options && word == "--") {
-        options = false;
-      } else if (options && word.starts_with("--")) {
-        TRY_VOID(long_option(word));
-      } else if (options && word.size() > 1 && word[0] == '-') {
-        TRY_VOID(short_options(word));
-      } else {
-        TRY_VOID(positional(word));
-      }
-    }
-    return {};
-  }
-
-  [[nodiscard]] std::string hint() const { return fmt::format("see `{} --help`", command_); }
-
- private:
-  Argument* find(std::string_view name) {
-    for (auto& argument : arguments_.all())
-      if (std::find(argument.names.begin(), argument.names.end(), name) != argument.names.end()) return &argument;
-    return nullptr;
-  }
-
-  Error unknown(const std::string& name) {
-    std::vector<std::string> names;
-    for (const auto& argument : arguments_.all())
-      names.insert(names.end(), argument.names.begin(), argument.names.end());
-    const std::string near = nearest(name, names);
-    return usage_error("unknown option {}; {}{}", quoted(name), near.empty() ? "" : "did you mean " + near + "? ",
-                       hint());
-  }
-
-  Result<void> store(Argument& argument, const std::string& value) {
-    if (!argument.choices.empty() &&
-        std::find(argument.choices.begin(), argument.choices.end(), value) == argument.choices.end()) {
-      return usage_error("{}: expected one of {}, found {}; {}", argument.display(), fmt::join(argument.choices, ", "),
-                         quoted(value), hint());
-    }
-    if (auto stored = argument.store(value); !stored)
-      return usage_error("{}: {}; {}", argument.display(), stored.error().message, hint());
-    argument.given = true;
-    return {};
-  }
-
-  Result<void> store_next(Argument& argument) {
-    if (at_ == words_.size())
-      return usage_error("{} needs a value ({}); {}", argument.display(), argument.value, hint());
-    return store(argument, words_[at_++]);
-  }
-
-  Result<void> long_option(const std::string& word) {
-    const std::size_t equals = word.find('=');
-    Argument* argument = find(word.substr(0, equals));
-    if (argument == nullptr) return unknown(word.substr(0, equals));
-    if (equals == std::string::npos) return argument->flag() ? store(*argument, "") : store_next(*argument);
-    if (argument->flag()) return usage_error("{} takes no value; {}", argument->display(), hint());
-    return store(*argument, word.substr(equals + 1));
-  }
-
-  Result<void> short_options(const std::string& word) {
-    for (std::size_t i = 1; i < word.size(); ++i) {
-      Argument* argument = find(std::string{'-', word[i]});
-      if (argument == nullptr) return unknown(i == 1 ? word : std::string{'-', word[i]});
-      if (argument->flag()) {
-        TRY_VOID(store(*argument, ""));
-        continue;
-      }
-      if (i + 1 < word.size()) return store(*argument, word.substr(i + 1));
-      return store_next(*argument);
-    }
-    return {};
-  }
-
-  Result<void> positional(const std::string& word) {
-    for (auto& argument : arguments_.all())
-      if (argument.positional() && (!argument.given || argument.repeatable)) return store(argument, word);
-    return usage_error("unexpected argument {}; {}", quoted(word), hint());
-  }
-
-  Arguments& arguments_;
-  std::span<const std::string> words_;
-  const std::string& command_;
-  std::size_t at_ = 0;
-};
-
 }  // namespace
+
+std::string in_quotes(std::string_view text) {
+  constexpr std::size_t most = 60;  // a message stays one readable line
+  std::string shown = one_line(text.substr(0, most));
+  return "\"" + shown + (text.size() > most ? "...\"" : "\"");
+}
 
 Result<std::int64_t> to_integer(std::string_view text, std::int64_t low, std::int64_t high) {
   std::int64_t value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failure == std::errc::invalid_argument || end != text.data() + text.size() || text.empty())
-    return usage_error("expected a whole number from {} to {}, found {}", low, high, quoted(text));
+    return usage_error("expected a whole number from {} to {}, found {}", low, high, in_quotes(text));
   if (failure == std::errc::result_out_of_range || value < low || value > high)
-    return usage_error("expected {} to {}, found {}", low, high, quoted(text));
+    return usage_error("expected {} to {}, found {}", low, high, in_quotes(text));
   return value;
 }
 
@@ -150,9 +57,9 @@ Result<double> to_number(std::string_view text, double low, double high) {
   double value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failure == std::errc::invalid_argument || end != text.data() + text.size() || text.empty() || std::isnan(value))
-    return usage_error("expected a number from {} to {}, found {}", low, high, quoted(text));
+    return usage_error("expected a number from {} to {}, found {}", low, high, in_quotes(text));
   if (failure == std::errc::result_out_of_range || !(value >= low && value <= high))
-    return usage_error("expected {} to {}, found {}", low, high, quoted(text));
+    return usage_error("expected {} to {}, found {}", low, high, in_quotes(text));
   return value;
 }
 
@@ -252,18 +159,6 @@ bool Arguments::given(std::string_view name) const {
     if (std::find(argument.names.begin(), argument.names.end(), name) != argument.names.end()) return argument.given;
   CHECK(false && "an option of this command");
   return false;
-}
-
-Result<void> parse(Arguments& arguments, std::span<const std::string> words, const std::string& command,
-                   const bool& help) {
-  Reader reader(arguments, words, command);
-  TRY_VOID(reader.read());
-  if (help) return {};
-  for (const auto& argument : arguments.all()) {
-    if (argument.required && !argument.given)
-      return usage_error("{} is missing: {}; {}", argument.display(), argument.help, reader.hint());
-  }
-  return {};
 }
 
 std::string nearest(std::string_view word, std::span<const std::string> candidates) {

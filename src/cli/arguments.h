@@ -38,6 +38,9 @@ struct Argument {
   [[nodiscard]] const std::string& display() const { return names.empty() ? value : names.back(); }
 };
 
+// A word of the command line for a message: in double quotes, on one line, not long.
+std::string in_quotes(std::string_view word);
+
 // Strict: the whole text, no sign where none fits, no locale; "nan" and "inf" are refused.
 Result<std::int64_t> to_integer(std::string_view text, std::int64_t low, std::int64_t high);
 Result<double> to_number(std::string_view text, double low, double high);

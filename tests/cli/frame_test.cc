@@ -156,6 +156,57 @@ TEST(Options, AreReadAsPeopleWriteThem) {
   EXPECT_TRUE(arguments.given("--all"));
 }
 
+// What a parser that guesses would take for something else: lists, options, numbers, names of commands.
+TEST(Options, AValueIsTakenAsItStands) {
+  const std::vector<std::string> values{"",       "[a,b]", "[]",   "[",  "a,b",     "-5",  "-1.5", "-",
+                                        "--",     "--all", "-a",   "-n", "--stop=", "---", "-!x",  "--text=x",
+                                        "a=",     "=",     "true", "{}", "%%",      "++",  "/x:y", "inspect",
+                                        "--help", "\n",    " ",    "世", "-世",     "\xff"};
+  for (const auto& value : values) {
+    bool a = false, help = false;
+    std::string text;
+    std::vector<std::string> stops, rest;
+    Arguments arguments;
+    arguments.positional("REST", rest, "r");
+    arguments.flag("-a,--all", a, "a");
+    arguments.text("-t,--text", "T", text, "t");
+    arguments.texts("--stop", "T", stops, "s");
+    std::vector<std::string> words{"--stop", value, "--stop=" + value, "--text", value};
+    std::vector<std::string> expected_stops{value, value};
+    if (!value.empty()) words.push_back("-at" + value);  // "-at" alone takes the next word
+    words.insert(words.end(), {"--", value, value});
+    const auto parsed = parse(arguments, words, "knapsack", help);
+    ASSERT_TRUE(parsed) << value << ": " << parsed.error().message;
+    EXPECT_EQ(text, value);
+    EXPECT_EQ(a, !value.empty());
+    EXPECT_EQ(stops, expected_stops) << value;
+    EXPECT_EQ(rest, (std::vector<std::string>{value, value}));
+  }
+}
+
+TEST(Options, NothingIsGuessed) {
+  for (const std::string word :
+       {"-5",       "-1.5",  "---all",   "-!",         "- ",          "-a-number=3", "-a5",    "-a-",
+        "--al",     "--ALL", "--numb=3", "--all=true", "--all=false", "--all={}",    "--all=", "-a=true",
+        "--no-all", "-A",    "-世",      "--=",        "-=",          "--number=3=", "/all"}) {
+    bool a = false, help = false;
+    int n = 0;
+    std::string only;
+    Arguments arguments;
+    arguments.positional("ONLY", only, "o");
+    arguments.flag("-a,--all", a, "a");
+    arguments.integer("-n,--number", n, -5, 5, "n");
+    const auto parsed = parse(arguments, std::vector<std::string>{"x", word}, "knapsack", help);
+    ASSERT_FALSE(parsed) << word;
+    EXPECT_EQ(parsed.error().code, Code::usage) << word;
+    EXPECT_NE(parsed.error().message.find("see `knapsack --help`"), std::string::npos) << parsed.error().message;
+    EXPECT_TRUE(parse(arguments, std::vector<std::string>{"--", word}, "knapsack", help)) << word;
+    EXPECT_EQ(only, word);
+  }
+  const auto environment = run({binary(), "version"}, "", {"JSON=1", "KNAPSACK_JSON=1", "HELP=1"});
+  EXPECT_TRUE(environment.out.starts_with("knapsack ")) << environment.out;
+}
+
 TEST(Options, MissingOnesAreNamed) {
   bool help = false;
   std::string model, out;
@@ -169,6 +220,10 @@ TEST(Options, MissingOnesAreNamed) {
   const auto value = parse(arguments, words, "knapsack", help);
   ASSERT_FALSE(value);
   EXPECT_NE(value.error().message.find("--output needs a value"), std::string::npos) << value.error().message;
+  const std::vector<std::string> surplus{"m", "-o", "f", "--", "-o"};
+  const auto positional = parse(arguments, surplus, "knapsack", help);
+  ASSERT_FALSE(positional);
+  EXPECT_TRUE(positional.error().message.starts_with("unexpected argument \"-o\"")) << positional.error().message;
   help = true;
   EXPECT_TRUE(parse(arguments, {}, "knapsack", help));
 }

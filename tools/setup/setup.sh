@@ -19,7 +19,7 @@ flock 9
 # A multiarch path is written with LIB for /usr/lib/<this machine's triplet>.
 needs_build=(
   "g++ g++" "cmake cmake" "ninja-build ninja" "make make" "python3 python3" "ca-certificates /etc/ssl/certs/ca-certificates.crt" "git git"
-  "libboost-json1.81-dev LIB/libboost_json.so" "libfmt-dev /usr/include/fmt/core.h" "libssl-dev /usr/include/openssl/evp.h"
+  "libboost-json1.81-dev LIB/libboost_json.so" "libfmt-dev /usr/include/fmt/core.h" "libcli11-dev /usr/include/CLI/CLI.hpp" "libssl-dev /usr/include/openssl/evp.h"
   "libgtest-dev /usr/include/gtest/gtest.h" "libbenchmark-dev /usr/include/benchmark/benchmark.h"
 )
 needs_full=("npm npm")
