@@ -58,12 +58,19 @@ Result<void> read_llama3(const Fields& scaling, RopeConfig& rope) {
   return {};
 }
 
+// base^(2i/rotary). The reference computes its tables in float32, step by step, and so do they here: at large
+// positions a more exact frequency would be another model.
+float power(double base, std::size_t i, std::int64_t rotary) {
+  const float exponent = static_cast<float>(2 * i) / static_cast<float>(rotary);
+  return static_cast<float>(std::pow(static_cast<double>(static_cast<float>(base)), static_cast<double>(exponent)));
+}
+
 // How far YaRN's correction reaches: the dimension that turns `rotations` times within the original context.
 double correction_dim(double rotations, double dims, double base, double ctx) {
   return dims * std::log(ctx / (rotations * 2 * std::numbers::pi)) / (2 * std::log(base));
 }
 
-void apply_yarn(const RopeConfig& rope, std::int64_t rotary, std::vector<double>& inv_freq) {
+void apply_yarn(const RopeConfig& rope, std::int64_t rotary, std::vector<float>& inv_freq) {
   const auto dims = static_cast<double>(rotary);
   const auto ctx = static_cast<double>(rope.original_ctx);
   double low = correction_dim(rope.beta_fast, dims, rope.base, ctx);
@@ -75,21 +82,29 @@ void apply_yarn(const RopeConfig& rope, std::int64_t rotary, std::vector<double>
   low = std::max(low, 0.0);
   high = std::min(high, dims - 1);
   if (low == high) high += 0.001;  // as the reference does, against the division by zero
+  const auto factor = static_cast<float>(rope.factor);
   for (std::size_t i = 0; i < inv_freq.size(); ++i) {
-    const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
-    inv_freq[i] = inv_freq[i] / rope.factor * ramp + inv_freq[i] * (1 - ramp);
+    const float at = (static_cast<float>(i) - static_cast<float>(low)) / static_cast<float>(high - low);
+    const float keep = 1 - std::clamp(at, 0.0F, 1.0F);
+    const float interpolated = 1 / (factor * power(rope.base, i, rotary));
+    inv_freq[i] = interpolated * (1 - keep) + inv_freq[i] * keep;
   }
 }
 
-void apply_llama3(const RopeConfig& rope, std::vector<double>& inv_freq) {
+void apply_llama3(const RopeConfig& rope, std::vector<float>& inv_freq) {
   const auto ctx = static_cast<double>(rope.original_ctx);
-  for (double& f : inv_freq) {
-    const double wavelength = 2 * std::numbers::pi / f;
-    if (wavelength > ctx / rope.low_freq_factor) {
-      f /= rope.factor;
-    } else if (wavelength >= ctx / rope.high_freq_factor) {
-      const double smooth = (ctx / wavelength - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
-      f = (1 - smooth) * f / rope.factor + smooth * f;
+  const auto longest = static_cast<float>(ctx / rope.low_freq_factor);
+  const auto shortest = static_cast<float>(ctx / rope.high_freq_factor);
+  const auto low = static_cast<float>(rope.low_freq_factor);
+  const auto range = static_cast<float>(rope.high_freq_factor - rope.low_freq_factor);
+  const auto factor = static_cast<float>(rope.factor);
+  for (float& f : inv_freq) {
+    const float wavelength = 1 / f * static_cast<float>(2 * std::numbers::pi);
+    if (wavelength > longest) {
+      f /= factor;
+    } else if (wavelength >= shortest) {
+      const float smooth = (1 / wavelength * static_cast<float>(ctx) - low) / range;
+      f = (1 - smooth) * f / factor + smooth * f;
     }
   }
 }
@@ -163,15 +178,15 @@ Result<RopeConfig> rope_from_hf(const Fields& config, double default_base, std::
 }
 
 RopeTable rope_table(const RopeConfig& rope, std::int64_t rotary, std::int64_t ctx) {
-  const auto dims = static_cast<double>(rotary);
-  std::vector<double> inv_freq(static_cast<std::size_t>(rotary / 2));
-  for (std::size_t i = 0; i < inv_freq.size(); ++i)
-    inv_freq[i] = 1.0 / std::pow(rope.base, 2.0 * static_cast<double>(i) / dims);
+  RopeTable table;
+  std::vector<float>& inv_freq = table.inv_freq;
+  const auto count = static_cast<std::size_t>(rotary / 2);
+  for (std::size_t i = 0; i < count; ++i) inv_freq.push_back(1 / power(rope.base, i, rotary));
   switch (rope.scaling) {
     case RopeScaling::none:
       break;
     case RopeScaling::linear:
-      for (double& f : inv_freq) f /= rope.factor;
+      for (float& f : inv_freq) f /= static_cast<float>(rope.factor);
       break;
     case RopeScaling::llama3:
       apply_llama3(rope, inv_freq);
@@ -181,14 +196,11 @@ RopeTable rope_table(const RopeConfig& rope, std::int64_t rotary, std::int64_t c
       break;
     case RopeScaling::longrope: {
       const auto& factors = ctx > rope.original_ctx ? rope.long_factor : rope.short_factor;
-      for (std::size_t i = 0; i < inv_freq.size(); ++i) inv_freq[i] /= static_cast<double>(factors[i]);
+      for (std::size_t i = 0; i < count; ++i) inv_freq[i] = 1 / (factors[i] * power(rope.base, i, rotary));
       break;
     }
   }
-  for (std::size_t i = 0; i < inv_freq.size() && !rope.factors.empty(); ++i)
-    inv_freq[i] /= static_cast<double>(rope.factors[i]);
-  RopeTable table;
-  for (const double f : inv_freq) table.inv_freq.push_back(static_cast<float>(f));
+  for (std::size_t i = 0; i < count && !rope.factors.empty(); ++i) inv_freq[i] /= rope.factors[i];
   table.scale = cos_sin_scale(rope);
   return table;
 }
