@@ -356,31 +356,51 @@ class Parser {
     return {};
   }
 
+  // Where a tensor ends in the file, or nothing where that number wraps. shape: its elements fit 63 bits.
+  static std::optional<std::uint64_t> end_of(const GgufTensor& tensor, std::uint64_t base) {
+    const FormatInfo& info = format(tensor.dtype);
+    auto blocks = static_cast<std::uint64_t>(tensor.shape.back() / info.block);
+    for (const auto extent : std::span(tensor.shape).first(tensor.shape.size() - 1))
+      blocks *= static_cast<std::uint64_t>(extent);
+    std::uint64_t end = 0;
+    if (__builtin_mul_overflow(blocks, static_cast<std::uint64_t>(info.block_bytes), &end) ||
+        __builtin_add_overflow(end, base, &end) || __builtin_add_overflow(end, tensor.offset, &end))
+      return std::nullopt;
+    return end;
+  }
+
   // Offsets count from the end of the table, rounded up to the alignment. The bytes of the padding need not exist
   // where no data follows: a vocabulary without tensors, and the end of the last tensor.
   Result<void> place_tensors() {
     if (part_.tensors.empty()) return {};
-    const std::uint64_t file = bytes_.size();
     const std::uint64_t base = (at_ + part_.alignment - 1) / part_.alignment * part_.alignment;  // at_ < 2^48
     for (auto& tensor : part_.tensors) {
-      const auto shape = std::span(tensor.shape);
-      std::uint64_t size = 0;
-      const FormatInfo& info = format(tensor.dtype);
-      std::uint64_t blocks = static_cast<std::uint64_t>(shape.back() / info.block);
-      for (const auto extent : shape.first(shape.size() - 1)) blocks *= static_cast<std::uint64_t>(extent);  // < 2^63
-      const bool wraps = __builtin_mul_overflow(blocks, static_cast<std::uint64_t>(info.block_bytes), &size);
       if (tensor.offset % part_.alignment != 0)
         return bad_input("{}: tensor {}: its offset {} is not a multiple of the alignment {}", path_,
                          printable(tensor.name), tensor.offset, part_.alignment);
-      if (wraps || base > file || tensor.offset > file - base || size > file - base - tensor.offset)
-        return bad_input(
-            "{}: tensor {}: {} bytes from byte {}+{} on reach past the end of the file at byte {} (an "
-            "incomplete download?)",
-            path_, printable(tensor.name), wraps ? "more than 2^64" : std::to_string(size), base, tensor.offset, file);
+      const auto end = end_of(tensor, base);
+      if (!end || *end > bytes_.size()) return past_the_end(tensor, base);
       tensor.offset += base;
-      tensor.data = bytes_.subspan(tensor.offset, size);
+      tensor.data = bytes_.subspan(tensor.offset, *end - tensor.offset);
     }
     return layout();
+  }
+
+  // Says how large the file should be, where every tensor after this one is sane.
+  [[nodiscard]] Error past_the_end(const GgufTensor& culprit, std::uint64_t base) const {
+    const auto end = end_of(culprit, base);
+    if (!end)
+      return bad_input("{}: tensor {}: at offset {} its bytes reach past 2^64, and past the end of the file at byte {}",
+                       path_, printable(culprit.name), culprit.offset, bytes_.size());
+    std::uint64_t needed = 0;
+    for (const auto& tensor : part_.tensors) {
+      if (!tensor.data.empty()) continue;  // placed already
+      needed = std::max(needed, end_of(tensor, base).value_or(UINT64_MAX));
+    }
+    const auto whole = needed == UINT64_MAX ? "" : fmt::format("; all tensors need {} bytes", needed);
+    return bad_input(
+        "{}: tensor {}: bytes {} to {} reach past the end of the file at byte {} (an incomplete download?{})", path_,
+        printable(culprit.name), base + culprit.offset, *end, bytes_.size(), whole);
   }
 
   // No two tensors share a byte; what lies between them is only worth a remark.
