@@ -1,4 +1,7 @@
 // Which instruction sets there are, which of them this CPU runs, and which one to use.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -32,17 +35,20 @@ std::span<const Isa> supported_isas() {
   return isas;
 }
 
-Result<Isa> choose_isa() {
-  const char* wanted = std::getenv("KNAPSACK_ISA");
-  if (wanted == nullptr || *wanted == '\0') return supported_isas().back();
-  std::string valid;
-  for (const Isa isa : supported_isas()) {
-    if (isa_name(isa) == wanted) return isa;
-    valid += (valid.empty() ? "" : ", ") + std::string(isa_name(isa));
+Result<Isa> choose_isa(std::optional<Isa> wanted) {
+  const auto supported = supported_isas();
+  std::string asked(wanted ? isa_name(*wanted) : "");
+  if (!wanted) {
+    const char* variable = std::getenv("KNAPSACK_ISA");
+    if (variable == nullptr || *variable == '\0') return supported.back();
+    wanted = isa_from_name(variable);
+    asked = fmt::format("KNAPSACK_ISA={}", variable);
   }
-  const std::string_view problem =
-      isa_from_name(wanted) ? "is not supported by this CPU" : "is no instruction set known here";
-  return usage_error("KNAPSACK_ISA={} {}; use one of: {}", wanted, problem, valid);
+  if (wanted && std::find(supported.begin(), supported.end(), *wanted) != supported.end()) return *wanted;
+  std::string valid;
+  for (const Isa isa : supported) valid += (valid.empty() ? "" : ", ") + std::string(isa_name(isa));
+  return usage_error("{} {}; use one of: {}", asked,
+                     wanted ? "is not supported by this CPU" : "is no instruction set known here", valid);
 }
 
 }  // namespace knapsack

@@ -71,8 +71,8 @@ enum class Isa : std::uint8_t { scalar, avx2 };
 std::string_view isa_name(Isa isa);
 std::optional<Isa> isa_from_name(std::string_view name);
 std::span<const Isa> supported_isas();  // what this CPU can run, slowest first
-// KNAPSACK_ISA when it is set (a usage error unless this CPU can run it), else the fastest.
-Result<Isa> choose_isa();
+// `wanted`, else KNAPSACK_ISA where it is set, else the fastest. A usage error unless this CPU can run it.
+Result<Isa> choose_isa(std::optional<Isa> wanted = std::nullopt);
 
 class KernelTable {
  public:

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <future>
 #include <limits>
 #include <system_error>
@@ -25,24 +24,6 @@ using TokenizerResult = Result<std::shared_ptr<const Tokenizer>>;
 using Ids = std::span<const std::int32_t>;
 
 constexpr std::int64_t default_ctx = 4096;
-
-Result<Isa> choose_isa(const SessionOptions& options) {
-  const auto supported = supported_isas();
-  std::string names;
-  for (const Isa isa : supported) names += (names.empty() ? "" : ", ") + std::string(isa_name(isa));
-  const char* forced = std::getenv("KNAPSACK_ISA");
-  Isa isa = supported.back();
-  if (options.isa) {
-    isa = *options.isa;
-  } else if (forced != nullptr && *forced != '\0') {
-    const auto named = isa_from_name(forced);
-    if (!named) return usage_error("KNAPSACK_ISA={}: expected one of {}", forced, names);
-    isa = *named;
-  }
-  if (std::find(supported.begin(), supported.end(), isa) == supported.end())
-    return usage_error("this CPU cannot run the {} kernels; it supports {}", isa_name(isa), names);
-  return isa;
-}
 
 Result<std::int64_t> choose_ctx(const Bundle& bundle, const SessionOptions& options) {
   const std::int64_t trained = bundle.trained_ctx;
@@ -346,7 +327,7 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Bundle> b
     return usage_error("threads: expected 1 to {}, or 0 for the cores there are; found {}", most_threads,
                        options.threads);
   const int threads = options.threads > 0 ? options.threads : available_cores();
-  TRY(const Isa isa, choose_isa(options));
+  TRY(const Isa isa, choose_isa(options.isa));
   TRY(const std::int64_t ctx, choose_ctx(*bundle, options));
   TRY(auto kv, KvCache::create(bundle->decode->states, 1, ctx, options.kv));
   if (const std::int64_t trained = bundle->trained_ctx; trained > 0 && ctx > trained)

@@ -30,6 +30,7 @@ TEST(Isa, TheEnvironmentChooses) {
   EXPECT_EQ(unknown.error().code, Code::usage);
   EXPECT_NE(unknown.error().message.find("avx3"), std::string::npos);
   EXPECT_NE(unknown.error().message.find("scalar"), std::string::npos);
+  EXPECT_EQ(*choose_isa(Isa::scalar), Isa::scalar) << "who asks is not overruled by the environment";
   if (before != nullptr)
     setenv("KNAPSACK_ISA", kept.c_str(), 1);
   else
