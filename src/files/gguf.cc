@@ -10,6 +10,7 @@
 
 #include "base/utf8.h"
 #include "files/gguf_parse.h"
+#include "files/tensor_files.h"
 #include "tensor/half.h"
 
 namespace knapsack {
@@ -57,34 +58,19 @@ bool with_element(const GgufArray& array, std::size_t index, F&& out) {
   }
 }
 
-class Opened final : public GgufFile {
+class Opened final : public TensorFiles<GgufFile, GgufTensor> {
  public:
-  Opened(std::vector<std::shared_ptr<const MappedFile>> files, std::vector<GgufPart> parts)
-      : files_(std::move(files)), path_(files_.front()->path()) {
+  Opened(const std::vector<std::shared_ptr<const MappedFile>>& files, std::vector<GgufPart> parts)
+      : path_(files.front()->path()) {
     version_ = parts.front().version;
     metadata_ = std::move(parts.front().metadata);
     keys_.reserve(metadata_.size());
     for (std::size_t i = 0; i < metadata_.size(); ++i) keys_.emplace(metadata_[i].first, i);
     for (std::size_t p = 0; p < parts.size(); ++p) {
-      header_bytes_.push_back(parts[p].header_bytes);
-      for (auto& tensor : parts[p].tensors) {
-        tensor.part = static_cast<int>(p);
-        tensors_.push_back(std::move(tensor));
-      }
+      add_part(files[p], parts[p].header_bytes);
+      for (auto& tensor : parts[p].tensors) add_tensor(std::move(tensor));
       std::move(parts[p].oddities.begin(), parts[p].oddities.end(), std::back_inserter(oddities_));
     }
-  }
-
-  // Between parts; within one the parser has looked already.
-  Result<void> index_tensors() {
-    names_.reserve(tensors_.size());
-    for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      const auto [entry, fresh] = names_.emplace(tensors_[i].name, i);
-      if (!fresh)
-        return bad_input("{}: tensor {} is in {} too", file_of(tensors_[i]), printable(tensors_[i].name),
-                         file_of(tensors_[entry->second]));
-    }
-    return {};
   }
 
   [[nodiscard]] std::uint32_t version() const override { return version_; }
@@ -92,16 +78,6 @@ class Opened final : public GgufFile {
   [[nodiscard]] const GgufValue* find(std::string_view key) const override {
     const auto entry = keys_.find(key);
     return entry == keys_.end() ? nullptr : &metadata_[entry->second].second;
-  }
-  [[nodiscard]] std::span<const GgufTensor> tensors() const override { return tensors_; }
-  [[nodiscard]] const GgufTensor* tensor(std::string_view name) const override {
-    const auto entry = names_.find(name);
-    return entry == names_.end() ? nullptr : &tensors_[entry->second];
-  }
-  [[nodiscard]] std::span<const std::shared_ptr<const MappedFile>> parts() const override { return files_; }
-  [[nodiscard]] std::span<const std::byte> header(int part) const override {
-    const auto index = static_cast<std::size_t>(part);
-    return files_[index]->bytes().first(header_bytes_[index]);
   }
   [[nodiscard]] std::span<const std::string> oddities() const override { return oddities_; }
 
@@ -177,9 +153,6 @@ class Opened final : public GgufFile {
   }
 
  private:
-  [[nodiscard]] const std::string& file_of(const GgufTensor& tensor) const {
-    return files_[static_cast<std::size_t>(tensor.part)]->path();
-  }
   [[nodiscard]] Error wrong(std::string_view key, std::string_view expected, const GgufValue& value) const {
     return bad_input("{}: metadata key {} must be {}, found {}", path_, printable(key), expected, kind(value));
   }
@@ -195,14 +168,10 @@ class Opened final : public GgufFile {
     return wrong(key, expected, *value);
   }
 
-  std::vector<std::shared_ptr<const MappedFile>> files_;
   std::string path_;
   std::uint32_t version_ = 0;
   std::vector<std::pair<std::string, GgufValue>> metadata_;
   std::unordered_map<std::string_view, std::size_t> keys_;
-  std::vector<GgufTensor> tensors_;
-  std::unordered_map<std::string_view, std::size_t> names_;
-  std::vector<std::size_t> header_bytes_;
   std::vector<std::string> oddities_;
 };
 
@@ -288,7 +257,7 @@ Result<std::shared_ptr<const GgufFile>> GgufFile::open(const std::string& path) 
   if (split.tensors && split.count > 1 && *split.tensors != static_cast<std::int64_t>(tensors))
     return bad_input("{}: 'split.tensors.count' is {}, but the {} parts hold {} tensors", path, *split.tensors,
                      split.count, tensors);
-  auto opened = std::make_shared<Opened>(std::move(files), std::move(parts));
+  auto opened = std::make_shared<Opened>(files, std::move(parts));
   TRY_VOID(opened->index_tensors());
   return std::shared_ptr<const GgufFile>(std::move(opened));
 }

@@ -6,11 +6,11 @@
 #include <filesystem>
 #include <map>
 #include <set>
-#include <unordered_map>
 
 #include "base/json.h"
 #include "base/utf8.h"
 #include "files/safetensors_parse.h"
+#include "files/tensor_files.h"
 
 namespace knapsack {
 namespace {
@@ -20,49 +20,15 @@ namespace fs = std::filesystem;
 constexpr std::string_view suffix = ".safetensors";
 constexpr std::string_view index_suffix = ".safetensors.index.json";
 
-class Opened final : public SafetensorsFiles {
+class Opened final : public TensorFiles<SafetensorsFiles, SafeTensor> {
  public:
   // Takes over the tensors that `keep` wants.
   template <class F>
   void add(std::shared_ptr<const MappedFile> file, SafetensorsPart part, F&& keep) {
-    for (auto& tensor : part.tensors) {
-      if (!keep(tensor)) continue;
-      tensor.part = static_cast<int>(files_.size());
-      tensors_.push_back(std::move(tensor));
-    }
-    files_.push_back(std::move(file));
-    header_bytes_.push_back(part.header_bytes);
+    add_part(std::move(file), part.header_bytes);
+    for (auto& tensor : part.tensors)
+      if (keep(tensor)) add_tensor(std::move(tensor));
   }
-
-  Result<void> index_tensors() {
-    names_.reserve(tensors_.size());
-    for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      const auto [entry, fresh] = names_.emplace(tensors_[i].name, i);
-      if (!fresh)
-        return bad_input("{}: tensor {} is in {} too", file_of(i), printable(tensors_[i].name), file_of(entry->second));
-    }
-    return {};
-  }
-
-  [[nodiscard]] std::span<const SafeTensor> tensors() const override { return tensors_; }
-  [[nodiscard]] const SafeTensor* tensor(std::string_view name) const override {
-    const auto entry = names_.find(name);
-    return entry == names_.end() ? nullptr : &tensors_[entry->second];
-  }
-  [[nodiscard]] std::span<const std::shared_ptr<const MappedFile>> parts() const override { return files_; }
-  [[nodiscard]] std::span<const std::byte> header(int part) const override {
-    const auto index = static_cast<std::size_t>(part);
-    return files_[index]->bytes().first(header_bytes_[index]);
-  }
-
- private:
-  [[nodiscard]] const std::string& file_of(std::size_t tensor) const {
-    return files_[static_cast<std::size_t>(tensors_[tensor].part)]->path();
-  }
-  std::vector<std::shared_ptr<const MappedFile>> files_;
-  std::vector<SafeTensor> tensors_;
-  std::unordered_map<std::string_view, std::size_t> names_;
-  std::vector<std::size_t> header_bytes_;
 };
 
 bool is_there(const fs::path& path) {
