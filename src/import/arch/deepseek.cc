@@ -65,6 +65,18 @@ Result<void> deepseek_from_hf(const Fields& config, ModelConfig& out, std::vecto
   return {};
 }
 
+Result<void> deepseek_check_groups(const Fields& config, const ModelConfig& c, std::int64_t least) {
+  const std::int64_t size = c.experts / c.groups;
+  if (c.experts % c.groups != 0 || size < least)
+    return config.wrong("n_group",
+                        fmt::format("a divisor of n_routed_experts ({}){}", c.experts,
+                                    least > 1 ? fmt::format(" with at least {} experts a group", least) : ""));
+  if (c.top_k > size * c.top_groups)
+    return config.wrong("num_experts_per_tok",
+                        fmt::format("at most the {} experts of the chosen groups", size * c.top_groups));
+  return {};
+}
+
 Result<void> deepseek_from_gguf(const GgufKeys& keys, ModelConfig& out, std::vector<std::string>& /*oddities*/) {
   TRY(out.kv_lora, keys.integer("attention.kv_lora_rank", 1, limits::hidden));
   if (keys.has("attention.q_lora_rank")) {

@@ -2,7 +2,6 @@
 // Reference: transformers' modeling_deepseek_v2 (its complex RoPE is the interleaved one), with the mscale^2 softmax
 // factor that DeepSeek's own code has.
 #include "import/arch/deepseek.h"
-#include "import/limits.h"
 
 namespace knapsack {
 namespace {
@@ -25,12 +24,7 @@ Result<void> from_hf(const Fields& config, ModelConfig& out, std::vector<std::st
                        method);
   TRY(out.groups, config.integer("n_group", 1, out.experts));
   TRY(out.top_groups, config.integer("topk_group", 1, out.groups));
-  if (out.experts % out.groups != 0)
-    return config.wrong("n_group", fmt::format("a divisor of n_routed_experts ({})", out.experts));
-  if (out.top_k > out.experts / out.groups * out.top_groups)
-    return config.wrong("num_experts_per_tok", fmt::format("at most the {} experts of the chosen groups",
-                                                           out.experts / out.groups * out.top_groups));
-  return {};
+  return deepseek_check_groups(config, out, 1);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // DeepSeek-V3 (and R1): MLA; sigmoid scores with a correction bias that only chooses (noaux_tc), groups scored by
 // their best two. Reference: transformers' modeling_deepseek_v3. Its GGUF is deepseek2, read by V2's file.
 #include "import/arch/deepseek.h"
-#include "import/limits.h"
 
 namespace knapsack {
 namespace {
@@ -20,13 +19,7 @@ Result<void> from_hf(const Fields& config, ModelConfig& out, std::vector<std::st
   out.group_score = 1;
   TRY(out.groups, config.integer_or("n_group", 1, out.experts, 1));
   TRY(out.top_groups, config.integer_or("topk_group", 1, out.groups, out.groups));
-  if (out.experts % out.groups != 0 || out.experts / out.groups < 2)
-    return config.wrong(
-        "n_group", fmt::format("a divisor of n_routed_experts ({}) with at least two experts a group", out.experts));
-  if (out.top_k > out.experts / out.groups * out.top_groups)
-    return config.wrong("num_experts_per_tok", fmt::format("at most the {} experts of the chosen groups",
-                                                           out.experts / out.groups * out.top_groups));
-  return {};
+  return deepseek_check_groups(config, out, 2);
 }
 
 }  // namespace

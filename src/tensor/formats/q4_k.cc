@@ -19,40 +19,36 @@ ScaleMin scale_min(const std::byte* packed, int group) {
   return {code((both & 15) | byte_at(packed, group - 4) >> 6 << 4), code(both >> 4 | byte_at(packed, group) >> 6 << 4)};
 }
 
-}  // namespace
-
-void decode_Q4_K(const std::byte* data, float* out, std::int64_t blocks) {
-  for (; blocks > 0; --blocks, data += 144, out += 256) {
+// Both formats' blocks of `size` bytes: code_at(block, group, i) is element i of a group.
+template <std::int64_t size, class CodeAt>
+void decode(const std::byte* data, float* out, std::int64_t blocks, CodeAt code_at) {
+  for (; blocks > 0; --blocks, data += size, out += 256) {
     const float d = load_half(data);
     const float dmin = load_half(data + 2);
     for (int group = 0; group < 8; ++group) {
       const ScaleMin s = scale_min(data + 4, group);
       const float scale = d * s.scale;
       const float min = dmin * s.min;
-      const std::byte* codes = data + 16 + group / 2 * 32;
-      const int shift = group % 2 * 4;
-      for (int i = 0; i < 32; ++i) out[32 * group + i] = scale * code(byte_at(codes, i) >> shift & 15) - min;
+      for (int i = 0; i < 32; ++i) out[32 * group + i] = scale * code(code_at(data, group, i)) - min;
     }
   }
 }
 
+unsigned nibble(const std::byte* codes, int group, int i) {
+  return byte_at(codes, group / 2 * 32 + i) >> group % 2 * 4 & 15;
+}
+
+}  // namespace
+
+void decode_Q4_K(const std::byte* data, float* out, std::int64_t blocks) {
+  decode<144>(data, out, blocks, [](const std::byte* block, int group, int i) { return nibble(block + 16, group, i); });
+}
+
 void decode_Q5_K(const std::byte* data, float* out, std::int64_t blocks) {
-  for (; blocks > 0; --blocks, data += 176, out += 256) {
-    const float d = load_half(data);
-    const float dmin = load_half(data + 2);
-    for (int group = 0; group < 8; ++group) {
-      const ScaleMin s = scale_min(data + 4, group);
-      const float scale = d * s.scale;
-      const float min = dmin * s.min;
-      const std::byte* fifth = data + 16;
-      const std::byte* codes = data + 48 + group / 2 * 32;
-      const int shift = group % 2 * 4;
-      for (int i = 0; i < 32; ++i) {
-        const unsigned high = byte_at(fifth, i) >> group & 1;
-        out[32 * group + i] = scale * code((byte_at(codes, i) >> shift & 15) | high << 4) - min;
-      }
-    }
-  }
+  decode<176>(data, out, blocks, [](const std::byte* block, int group, int i) {
+    const unsigned fifth = byte_at(block + 16, i) >> group & 1;
+    return nibble(block + 48, group, i) | fifth << 4;
+  });
 }
 
 }  // namespace knapsack::formats
