@@ -24,6 +24,9 @@ Result<json::object> parse_json_object(std::string_view text, const std::string&
 // Whole small text file (<= limit bytes), for config.json and its like.
 Result<std::string> read_text_file(const std::string& path, std::size_t limit = std::size_t{64} << 20);
 
+// Appends UTF-8 text as a JSON string, quotation marks and all.
+void append_json_string(std::string& out, std::string_view text);
+
 // "an object", "a string" ...: the kind of a value, for messages.
 std::string_view json_kind(const json::value& value);
 

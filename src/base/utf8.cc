@@ -5,10 +5,7 @@
 #include <algorithm>
 
 namespace knapsack {
-namespace {
-
-// Bytes of the well-formed character at text[at], or 0.
-std::size_t character(std::string_view text, std::size_t at) {
+std::size_t utf8_character(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(at);
   if (lead < 0x80) return 1;
@@ -34,12 +31,10 @@ std::size_t character(std::string_view text, std::size_t at) {
   return length;
 }
 
-}  // namespace
-
 std::size_t valid_utf8_prefix(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {
-    const std::size_t length = character(text, at);
+    const std::size_t length = utf8_character(text, at);
     if (length == 0) break;
     at += length;
   }
@@ -50,7 +45,7 @@ std::string printable(std::string_view text, std::size_t limit) {
   std::string out = "'";
   std::size_t at = 0;
   while (at < text.size() && at < limit) {
-    const std::size_t length = character(text, at);
+    const std::size_t length = utf8_character(text, at);
     const auto lead = static_cast<unsigned char>(text[at]);
     // C1 controls (U+0080 to U+009F, lead byte 0xc2) drive some terminals as C0 controls do.
     const bool control = length == 0 || lead < 0x20 || lead == 0x7f ||

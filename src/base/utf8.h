@@ -7,6 +7,8 @@
 
 namespace knapsack {
 
+// Bytes of the well-formed character at text[at]; 0 where there is none.
+std::size_t utf8_character(std::string_view text, std::size_t at);
 // Length of the longest valid prefix (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF).
 std::size_t valid_utf8_prefix(std::string_view text);
 inline bool is_valid_utf8(std::string_view text) { return valid_utf8_prefix(text) == text.size(); }

@@ -9,36 +9,6 @@
 namespace knapsack {
 namespace {
 
-void append_string(std::string& out, std::string_view text) {
-  out += '"';
-  for (const char c : valid_utf8(text)) {
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-          out += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
-        } else {
-          out += c;
-        }
-    }
-  }
-  out += '"';
-}
-
 void append(std::string& out, const json::value& value) {
   bool first = true;
   const auto comma = [&] {
@@ -62,7 +32,7 @@ void append(std::string& out, const json::value& value) {
       out += std::isfinite(value.get_double()) ? fmt::format("{}", value.get_double()) : "null";
       break;
     case json::kind::string:
-      append_string(out, value.get_string());
+      append_json_string(out, valid_utf8(value.get_string()));
       break;
     case json::kind::array:
       out += '[';
@@ -76,7 +46,7 @@ void append(std::string& out, const json::value& value) {
       out += '{';
       for (const auto& member : value.get_object()) {
         comma();
-        append_string(out, member.key());
+        append_json_string(out, valid_utf8(member.key()));
         out += ": ";
         append(out, member.value());
       }

@@ -50,12 +50,7 @@ bool inside(const std::array<CodeRange, N>& ranges, std::uint32_t code) {
 }
 
 // Length of the character at the start of text; 0 when there is none (malformed, cut).
-std::size_t utf8_length(std::string_view text) {
-  if (text.empty()) return 0;
-  const auto lead = static_cast<unsigned char>(text.front());
-  const std::size_t length = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  return text.size() >= length && is_valid_utf8(text.substr(0, length)) ? length : 0;
-}
+std::size_t utf8_length(std::string_view text) { return text.empty() ? 0 : utf8_character(text, 0); }
 
 // text starts with a whole character of `length` bytes.
 std::uint32_t code_point(std::string_view text, std::size_t length) {

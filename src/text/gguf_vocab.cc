@@ -11,6 +11,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/json.h"
+#include "base/utf8.h"
+
 namespace knapsack {
 namespace {
 
@@ -36,64 +39,9 @@ const std::vector<Pretokenizer>& pretokenizers() {
   return all;
 }
 
-// The length of the UTF-8 character that begins at text[i]; 0 where none does.
-std::size_t character_at(std::string_view text, std::size_t i) {
-  const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[k]); };
-  const unsigned char first = byte(i);
-  std::size_t length = 0;
-  std::uint32_t value = 0;
-  std::uint32_t least = 0;
-  if (first < 0x80) return 1;
-  if ((first & 0xE0U) == 0xC0) {
-    length = 2, value = first & 0x1FU, least = 0x80;
-  } else if ((first & 0xF0U) == 0xE0) {
-    length = 3, value = first & 0x0FU, least = 0x800;
-  } else if ((first & 0xF8U) == 0xF0) {
-    length = 4, value = first & 0x07U, least = 0x10000;
-  } else {
-    return 0;
-  }
-  if (text.size() - i < length) return 0;
-  for (std::size_t k = 1; k < length; ++k) {
-    if ((byte(i + k) & 0xC0U) != 0x80) return 0;
-    value = (value << 6U) | (byte(i + k) & 0x3FU);
-  }
-  return value < least || value > 0x10FFFF || (value >= 0xD800 && value <= 0xDFFF) ? 0 : length;
-}
-
-std::optional<std::size_t> first_invalid_byte(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t length = character_at(text, i);
-    if (length == 0) return i;
-    i += length;
-  }
-  return std::nullopt;
-}
-
-void append_string(std::string& out, std::string_view text) {
-  out += '"';
-  for (const char c : text) {
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned>(c));
-        } else {
-          out += c;
-        }
-    }
-  }
-  out += '"';
-}
-
 std::string quoted(std::string_view text) {
   std::string out;
-  append_string(out, text);
+  append_json_string(out, text);
   return out;
 }
 
@@ -151,8 +99,8 @@ class Writer {
     }
     for (std::size_t i = 0; i < count; ++i) {
       const std::string_view token = spellings_[i];
-      if (const auto at = first_invalid_byte(token)) {
-        return bad_input("{}: tokenizer.ggml.tokens[{}] is not UTF-8 at its byte {}", origin_, i, *at);
+      if (const std::size_t at = valid_utf8_prefix(token); at < token.size()) {
+        return bad_input("{}: tokenizer.ggml.tokens[{}] is not UTF-8 at its byte {}", origin_, i, at);
       }
       const bool byte_like = token.starts_with("<0x") && token.ends_with(">") && token.size() <= 9;
       const bool plain = type(i) == kByte || (vocab_.model == "llama" && type(i) == kNormal);
@@ -192,7 +140,7 @@ class Writer {
       const std::string_view token = spellings_[i];
       const bool rstrip = phi3 && token != "<unk>" && token != "<s>" && token != "<|endoftext|>";
       fmt::format_to(std::back_inserter(out_), "{}{{\"id\":{},\"content\":", first ? "" : ",", i);
-      append_string(out_, token);
+      append_json_string(out_, token);
       fmt::format_to(std::back_inserter(out_),
                      R"(,"single_word":false,"lstrip":false,"rstrip":{},"normalized":false,"special":{}}})", rstrip,
                      kind != kUserDefined);
@@ -239,7 +187,7 @@ class Writer {
     out_ += "\"vocab\":{";
     for (std::size_t i = 0; i < spellings_.size(); ++i) {
       if (i != 0) out_ += ',';
-      append_string(out_, spellings_[i]);
+      append_json_string(out_, spellings_[i]);
       fmt::format_to(std::back_inserter(out_), ":{}", i);
     }
     out_ += '}';
@@ -248,9 +196,9 @@ class Writer {
   void merge(std::string_view left, std::string_view right) {
     if (out_.back() != '[') out_ += ',';
     out_ += '[';
-    append_string(out_, left);
+    append_json_string(out_, left);
     out_ += ',';
-    append_string(out_, right);
+    append_json_string(out_, right);
     out_ += ']';
   }
 
@@ -284,7 +232,7 @@ class Writer {
           continue;
         }
         out_ += R"({"type":"Split","pattern":{"Regex":)";
-        append_string(out_, known->splits[i]);
+        append_json_string(out_, known->splits[i]);
         out_ += R"(},"behavior":"Isolated","invert":false},)";
       }
       fmt::format_to(std::back_inserter(out_),
@@ -320,7 +268,7 @@ class Writer {
       const std::size_t space = text.find(' ', 1);
       if (space == std::string_view::npos || space + 1 == text.size()) {
         return bad_input("{}: tokenizer.ggml.merges[{}] is {}; expected two tokens with a space between", origin_, i,
-                         first_invalid_byte(text) ? "not UTF-8" : quoted(text.substr(0, 80)));
+                         is_valid_utf8(text) ? quoted(text.substr(0, 80)) : "not UTF-8");
       }
       const std::string_view left = text.substr(0, space);
       const std::string_view right = text.substr(space + 1);
@@ -331,7 +279,7 @@ class Writer {
       if (a == ids_.end() || b == ids_.end() || ab == ids_.end()) {
         const std::string_view absent = a == ids_.end() ? left : b == ids_.end() ? right : std::string_view(whole);
         return bad_input("{}: tokenizer.ggml.merges[{}] needs the token {}, which tokenizer.ggml.tokens does not have",
-                         origin_, i, first_invalid_byte(absent) ? "(not UTF-8)" : quoted(absent.substr(0, 80)));
+                         origin_, i, is_valid_utf8(absent) ? quoted(absent.substr(0, 80)) : "(not UTF-8)");
       }
       const std::uint64_t key = (static_cast<std::uint64_t>(static_cast<std::uint32_t>(a->second)) << 32U) |
                                 static_cast<std::uint32_t>(b->second);
@@ -399,7 +347,7 @@ class Writer {
     for (std::size_t i = 0; i < spellings_.size(); ++i) {
       const std::string_view token = spellings_[i];
       cuts.clear();
-      for (std::size_t at = 0; at < token.size(); at += character_at(token, at)) {
+      for (std::size_t at = 0; at < token.size(); at += utf8_character(token, at)) {
         cuts.push_back(static_cast<std::uint32_t>(at));
       }
       for (std::uint32_t k = 1; k < cuts.size(); ++k) {
