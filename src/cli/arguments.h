@@ -35,6 +35,10 @@ struct Argument {
 
   [[nodiscard]] bool positional() const { return names.empty(); }
   [[nodiscard]] bool flag() const { return value.empty(); }
+  // A path may hold any bytes; all else is text, and parse() sees to it that text is UTF-8.
+  [[nodiscard]] bool path() const {
+    return complete == Complete::file || complete == Complete::folder || complete == Complete::model;
+  }
   [[nodiscard]] const std::string& display() const { return names.empty() ? value : names.back(); }
 };
 

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+
+#include "report/terminal.h"
 
 namespace knapsack {
 namespace {
@@ -66,10 +69,13 @@ double peak_rss_mib() {
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
-std::string figures(const Completion& c) {
-  return fmt::format("TTFT {:.0f} ms, prefill {} tokens at {:.1f} tokens/s, decode {} tokens at {:.1f} tokens/s, {}",
-                     c.ttft_ms, c.prefilled_tokens, prefill_tokens_per_s(c), c.ids.size(), decode_tokens_per_s(c),
-                     finish_words(c.finish));
+std::string figures(const Completion& c, const GenerateOptions& options) {
+  const bool dim = use_colour(STDERR_FILENO);
+  return fmt::format(
+      "{}TTFT {:.0f} ms, prefill {} tokens at {:.1f} tokens/s, decode {} tokens at {:.1f} tokens/s, {}{}{}\n",
+      dim ? dim_on : "", c.ttft_ms, c.prefilled_tokens, prefill_tokens_per_s(c), c.ids.size(), decode_tokens_per_s(c),
+      finish_words(c.finish), options.sampler.temperature > 0 ? fmt::format(", seed {}", options.sampler.seed) : "",
+      dim ? dim_off : "");
 }
 
 json::object completion_json(const Completion& c, const Tokenizer* tokenizer) {

@@ -13,8 +13,9 @@ double prefill_tokens_per_s(const Completion& completion);
 double decode_tokens_per_s(const Completion& completion);
 double peak_rss_mib();
 
-// "TTFT 35 ms, prefill 12 tokens at 340/s, decode 64 tokens at 81.2/s, stopped by the model"
-std::string figures(const Completion& completion);
+// A line for stderr: "TTFT 35 ms, prefill 12 tokens at 340.0 tokens/s, decode 64 tokens at 81.2 tokens/s, the model
+// ended", the seed where there was one.
+std::string figures(const Completion& completion, const GenerateOptions& options);
 
 // text, token_ids, prompt_tokens, completion_tokens, finish_reason, ttft_ms, ... and logprobs where there are any.
 // tokenizer may be null.

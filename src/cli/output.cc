@@ -7,7 +7,6 @@
 #include <csignal>
 #include <cstring>
 
-#include "base/json.h"
 #include "report/terminal.h"
 
 namespace knapsack {
@@ -43,30 +42,14 @@ void prepare_standard_streams() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-Result<std::string> read_stdin(std::size_t limit) {
-  std::string text;
-  while (true) {
-    const std::size_t had = text.size();
-    text.resize(had + (1 << 16));
-    const ssize_t n = ::read(STDIN_FILENO, text.data() + had, text.size() - had);
-    text.resize(had + static_cast<std::size_t>(n > 0 ? n : 0));
-    if (n == 0) return text;
-    if (n < 0 && errno != EINTR) return bad_input("standard input: cannot read: {}", std::strerror(errno));
-    if (text.size() > limit) return bad_input("standard input: more than the {} bytes allowed here", limit);
-  }
-}
-
-Result<std::string> read_text(const std::string& path, std::size_t limit) {
-  if (path == "-") return read_stdin(limit);
-  return read_text_file(path, limit);
+void say(std::string_view text) {
+  [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
 void print_error(const Error& error) {
   const bool colour = use_colour(STDERR_FILENO);
-  const std::string line = fmt::format("knapsack: {}error:{} {}\n", colour ? "\033[31m" : "", colour ? "\033[0m" : "",
-                                       one_line(error.message));
-  // One write, so that lines of several processes do not mix; nothing can be done where it fails.
-  [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, line.data(), line.size());
+  say(fmt::format("knapsack: {}error:{} {}\n", colour ? "\033[31m" : "", colour ? "\033[0m" : "",
+                  one_line(error.message)));
 }
 
 }  // namespace knapsack

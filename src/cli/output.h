@@ -27,10 +27,8 @@ class Output {
 // Makes sure that descriptors 0 to 2 are taken, so that no file we open becomes "standard output"; ignores SIGPIPE.
 void prepare_standard_streams();
 
-// Whole standard input, at most `limit` bytes.
-Result<std::string> read_stdin(std::size_t limit);
-// A user's text: a file of at most `limit` bytes, or standard input for "-".
-Result<std::string> read_text(const std::string& path, std::size_t limit);
+// On stderr in one write, so that lines of several processes do not mix; nothing can be done where it fails.
+void say(std::string_view text);
 
 // "knapsack: error: MESSAGE" on stderr, one line whatever the message holds.
 void print_error(const Error& error);

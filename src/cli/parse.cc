@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/utf8.h"
 #include "cli/arguments.h"
 
 namespace knapsack {
@@ -87,6 +88,9 @@ class Reader {
       return usage_error("{}: expected one of {}, found {}; {}", argument.display(), fmt::join(argument.choices, ", "),
                          in_quotes(value), hint());
     }
+    if (!argument.path() && !is_valid_utf8(value))
+      return usage_error("{}: expected text in UTF-8, found something else at byte {}; {}", argument.display(),
+                         valid_utf8_prefix(value), hint());
     if (auto done = argument.store(value); !done)
       return usage_error("{}: {}; {}", argument.display(), done.error().message, hint());
     argument.given = true;

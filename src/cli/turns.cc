@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/log.h"
+#include "base/utf8.h"
 #include "report/terminal.h"
 
 namespace knapsack {
@@ -65,6 +66,9 @@ Result<Turns::Line> Turns::read_line(const char* prompt) {
   Line line{true, buffer_.substr(0, end)};
   buffer_.erase(0, end + 1);
   if (line.text.ends_with('\r')) line.text.pop_back();
+  if (!is_valid_utf8(line.text))
+    return bad_input("standard input: expected text in UTF-8, found something else at byte {} of a line",
+                     valid_utf8_prefix(line.text));
   return line;
 }
 

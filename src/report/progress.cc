@@ -4,7 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstdio>
+#include <mutex>
+#include <system_error>
 
 #include "report/terminal.h"
 
@@ -13,6 +17,8 @@ namespace {
 
 constexpr double show_after_ms = 1000;  // work shorter than this needs no bar
 constexpr double redraw_ms = 100;
+constexpr std::chrono::milliseconds redraw_every(200);  // seconds are all that changes
+constexpr const char* erase = "\r\033[K";
 
 std::string amount(std::uint64_t value, const std::string& unit) {
   if (unit == "B") return format_bytes(static_cast<double>(value));
@@ -49,9 +55,39 @@ void Progress::update(std::uint64_t done, std::uint64_t total) {
 }
 
 void Progress::finish() {
-  if (drawn_) std::fputs("\r\033[K", stderr);
+  if (drawn_) std::fputs(erase, stderr);
   drawn_ = false;
   enabled_ = false;
+}
+
+Busy::Busy(std::string label, bool quiet) {
+  if (quiet || !is_terminal(STDERR_FILENO)) return;
+  const auto draw = [label = one_line(label)](const std::stop_token& stop) {
+    const Stopwatch clock;
+    std::mutex mutex;
+    std::condition_variable_any stopped;
+    std::unique_lock lock(mutex);
+    bool drawn = false;
+    while (!stopped.wait_for(lock, stop, redraw_every, [&] { return stop.stop_requested(); })) {
+      if (clock.ms() < show_after_ms) continue;
+      drawn = true;
+      std::fprintf(stderr, "\r%s ... %.0f s\033[K", label.c_str(), clock.ms() / 1000);
+    }
+    if (drawn) std::fputs(erase, stderr);
+  };
+  try {
+    drawer_ = std::jthread(draw);
+  } catch (const std::system_error&) {
+    // Without a thread to spare the work goes on unseen.
+  }
+}
+
+Busy::~Busy() { finish(); }
+
+void Busy::finish() {
+  if (!drawer_.joinable()) return;
+  drawer_.request_stop();
+  drawer_.join();
 }
 
 }  // namespace knapsack

@@ -110,7 +110,47 @@ TEST(Run, UsageErrorsBeforeAnyWork) {
   expect_error(knapsack({"run", talker, "-p", "a", "-n", "1"}, "", {"KNAPSACK_ISA=sse9"}), 2);
   expect_error(knapsack({"run", "no/such/model", "-p", "a"}), 3);
   expect_error(knapsack({"run", talker, "-f", "no/such/file"}), 3);
-  expect_error(knapsack({"run", talker, "-p", "bad \xff utf8"}), 2);
+}
+
+// What stands on the command line is usage; what is read is bad input.
+TEST(Input, WhoseMistakeItIs) {
+  TempDir folder;
+  const std::string bad = "bad \xff utf8", file = folder.file("bad.txt"), ids = folder.file("ids.txt"),
+                    vars = folder.file("v.json");
+  testing::write_file(file, bad);
+  testing::write_file(ids, "1 2 99999");
+  testing::write_file(vars, "{}");
+  for (const auto& words : std::vector<std::vector<std::string>>{{"run", talker, "-p", bad},
+                                                                 {"run", talker, "-p", "a", "--chat", "--system", bad},
+                                                                 {"run", talker, "-p", "a", "--stop", bad},
+                                                                 {"run", mute, "--ids", "1,99999"},
+                                                                 {"chat", talker, "-p", bad},
+                                                                 {"chat", talker, "-p", "a", "--system", bad},
+                                                                 {"tokenize", talker, bad},
+                                                                 {"detokenize", talker, "1", bad},
+                                                                 {"detokenize", talker, "1", "99999"},
+                                                                 {"logits", mute, "--ids", "1,x", "-o", "-"}})
+    expect_error(knapsack(words), 2);
+  for (const auto& words : std::vector<std::vector<std::string>>{{"run", talker, "-f", file},
+                                                                 {"run", talker, "-f", "-"},
+                                                                 {"chat", talker},
+                                                                 {"chat", talker, "--load", file, "-p", "a"},
+                                                                 {"tokenize", talker, "-f", file},
+                                                                 {"tokenize", talker, "--stdin"},
+                                                                 {"detokenize", talker, "--stdin"},
+                                                                 {"template", talker, "--vars", file},
+                                                                 {"template", talker, "--vars", "-"},
+                                                                 {"template", file, "--vars", vars},
+                                                                 {"perplexity", talker, file},
+                                                                 {"perplexity", talker, "-"},
+                                                                 {"logits", mute, "--ids-file", file, "-o", "-"},
+                                                                 {"logits", mute, "--ids-file", ids, "-o", "-"}})
+    expect_error(knapsack(words, bad), 3);
+  expect_error(knapsack({"detokenize", talker, "--stdin"}, "1 x"), 3);
+  expect_error(knapsack({"detokenize", talker, "--stdin"}, "1 99999"), 3);
+  const auto told = knapsack({"tokenize", talker, "--stdin"}, bad);
+  EXPECT_NE(told.err.find("standard input: expected text in UTF-8, found something else at byte 4"), std::string::npos)
+      << told.err;
 }
 
 TEST(Run, AMemoryItCannotHaveIsAResourceError) {

@@ -161,7 +161,7 @@ TEST(Options, AValueIsTakenAsItStands) {
   const std::vector<std::string> values{"",       "[a,b]", "[]",   "[",  "a,b",     "-5",  "-1.5", "-",
                                         "--",     "--all", "-a",   "-n", "--stop=", "---", "-!x",  "--text=x",
                                         "a=",     "=",     "true", "{}", "%%",      "++",  "/x:y", "inspect",
-                                        "--help", "\n",    " ",    "世", "-世",     "\xff"};
+                                        "--help", "\n",    " ",    "世", "-世"};
   for (const auto& value : values) {
     bool a = false, help = false;
     std::string text;
@@ -205,6 +205,21 @@ TEST(Options, NothingIsGuessed) {
   }
   const auto environment = run({binary(), "version"}, "", {"JSON=1", "KNAPSACK_JSON=1", "HELP=1"});
   EXPECT_TRUE(environment.out.starts_with("knapsack ")) << environment.out;
+}
+
+TEST(Options, TextIsUtf8AndAPathAnyBytes) {
+  bool help = false;
+  std::string text, path;
+  Arguments arguments;
+  arguments.text("--text", "T", text, "t");
+  arguments.text("--path", "P", path, "p").complete = Complete::file;
+  const auto parsed =
+      parse(arguments, std::vector<std::string>{"--path", "a\xff", "--text", "a\xff"}, "knapsack", help);
+  ASSERT_FALSE(parsed);
+  EXPECT_EQ(parsed.error().code, Code::usage);
+  EXPECT_TRUE(parsed.error().message.starts_with("--text: expected text in UTF-8, found something else at byte 1"))
+      << parsed.error().message;
+  EXPECT_EQ(path, "a\xff");
 }
 
 TEST(Options, MissingOnesAreNamed) {

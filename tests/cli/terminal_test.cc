@@ -8,8 +8,10 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <thread>
 
+#include "report/progress.h"
 #include "support/support.h"
 
 namespace knapsack {
@@ -20,19 +22,24 @@ using testing::TempDir;
 
 const std::string talker = testing::data_path("golden/qwen2-tied-gqa").string();
 
-// The program on a pseudo-terminal of its own.
+// The program, or a function, on a pseudo-terminal of its own.
 class Terminal {
  public:
-  Terminal(std::vector<std::string> words, const std::vector<std::string>& env) {
-    words.insert(words.begin(), binary());
+  Terminal(std::vector<std::string> words, const std::vector<std::string>& env)
+      : Terminal([&] {
+          words.insert(words.begin(), binary());
+          for (const auto& e : env) putenv(const_cast<char*>(e.c_str()));
+          std::vector<char*> argv;
+          for (auto& word : words) argv.push_back(word.data());
+          argv.push_back(nullptr);
+          execv(argv[0], argv.data());
+          _exit(127);
+        }) {}
+  explicit Terminal(const std::function<void()>& child) {
     child_ = forkpty(&fd_, nullptr, nullptr, nullptr);
     if (child_ == 0) {
-      for (const auto& e : env) putenv(const_cast<char*>(e.c_str()));
-      std::vector<char*> argv;
-      for (auto& word : words) argv.push_back(word.data());
-      argv.push_back(nullptr);
-      execv(argv[0], argv.data());
-      _exit(127);
+      child();
+      _exit(0);
     }
   }
   ~Terminal() {
@@ -84,6 +91,34 @@ class Terminal {
   pid_t child_ = -1;
   std::string seen_;
 };
+
+void say(const std::string& text) { EXPECT_EQ(write(2, text.data(), text.size()), static_cast<ssize_t>(text.size())); }
+
+TEST(BusyTerminal, ShowsItselfAfterASecondAndGoesAway) {
+  Terminal terminal([] {
+    {
+      const Busy busy("loading a\x1b[2Jb", false);
+      char key = 0;
+      EXPECT_EQ(read(0, &key, 1), 1);
+    }
+    say("done");
+  });
+  EXPECT_TRUE(terminal.wait_for(" s\033[K").starts_with("\rloading a\\x1b[2Jb ... "));
+  terminal.type("\n");
+  EXPECT_TRUE(terminal.wait_for("done").ends_with("\r\033[Kdone"));
+}
+
+TEST(BusyTerminal, ShortWorkAndQuietShowNothing) {
+  Terminal terminal([] {
+    { const Busy busy("loading", false); }
+    {
+      const Busy busy("loading", true);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1300));
+    }
+    say("done");
+  });
+  EXPECT_EQ(terminal.wait_for("done"), "done");
+}
 
 TEST(ChatTerminal, LinesAreEditedAndRemembered) {
   TempDir folder;

@@ -3,16 +3,14 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/utf8.h"
 #include "cli/build_info.h"
 #include "cli/commands/command.h"
 #include "cli/conversation.h"
 #include "cli/generated.h"
 #include "cli/generation_flags.h"
-#include "cli/model_text.h"
+#include "cli/model.h"
 #include "cli/streaming.h"
 #include "cli/turns.h"
-#include "pipeline/pipeline.h"
 #include "report/terminal.h"
 
 namespace knapsack {
@@ -40,7 +38,7 @@ class ChatCommand final : public Command {
         "History is kept in $XDG_STATE_HOME/knapsack/chat_history; KNAPSACK_HISTORY names another file, or none when "
         "empty.\n"
         "With --json the turns come from -p or a pipe, and one object with all of them is printed at the end.");
-    arguments.positional("MODEL", model_, "a GGUF file or a Hugging Face folder").complete = Complete::model;
+    model_argument(arguments, model_);
     arguments.text("-p,--prompt", "TEXT", prompt_, "say only this, print the answer, leave");
     arguments.text("--system", "TEXT", system_, "the system message");
     arguments.text("--load", "FILE", load_, "go on from a saved conversation").complete = Complete::file;
@@ -52,21 +50,15 @@ class ChatCommand final : public Command {
 
   Result<int> run(Context& context) override {
     TRY_VOID(flags_.check_alone());
-    for (const auto* text : {&prompt_, &system_})
-      if (*text && !is_valid_utf8(**text)) return usage_error("the text given is not UTF-8");
     if (context.json && !prompt_ && is_terminal(STDIN_FILENO))
       return usage_error("--json wants the turns from -p or a pipe, not from a terminal");
     if (load_) {
       TRY(conversation_, load_conversation(*load_));
     }
     const Stopwatch since_start;
-    TRY(const auto bundle, open_bundle(model_, {.ctx = flags_.ctx()}));
+    TRY(const auto bundle, open_model(context, model_, {.ctx = flags_.ctx()}));
     if (bundle->chat_template.empty()) return chat_prompt(*bundle, {}).error();
-    warn_of_oddities(*bundle);
-    TRY(session_,
-        Session::create(
-            bundle,
-            {.ctx = flags_.ctx(), .kv = flags_.kv(), .threads = context.threads, .isa = {}, .load_tokenizer = true}));
+    TRY(session_, start_session(context, bundle, flags_.ctx(), flags_.kv()));
     note_model(*bundle);
     if (system_) conversation_.set_system(*system_);
     load_ms_ = since_start.ms();
@@ -123,23 +115,17 @@ class ChatCommand final : public Command {
 
   // One turn: the conversation only grows when there is an answer, or a part of one.
   Result<int> answer(Context& context, const std::string& text) {
-    if (!is_valid_utf8(text)) return usage_error("what was said is not UTF-8, at byte {}", valid_utf8_prefix(text));
     std::vector<Message> messages = conversation_.messages;
     messages.push_back({"user", text});
     TRY(const std::string prompt, chat_prompt(session_->bundle(), messages));
-    TRY(const auto tokenizer, session_->tokenizer());
+    TRY(const auto tokenizer, tokenizer_of(context, *session_));
     TRY(const auto ids, tokenizer->encode(prompt, false));
     TRY(GenerateOptions options, flags_.resolve(&session_->bundle().defaults, tokenizer.get()));
     Interruptible interruptible;
     Streaming streaming(context.out, interruptible, prompt, context.json);
     TRY(Completion completion, session_->generate(ids, options, std::ref(streaming), interruptible.token()));
     TRY_VOID(streaming.finish(true));
-    if (!context.quiet) {
-      const bool dim = use_colour(STDERR_FILENO);
-      say(fmt::format("{}{}{}{}\n", dim ? "\033[2m" : "", figures(completion),
-                      options.sampler.temperature > 0 ? fmt::format(", seed {}", options.sampler.seed) : "",
-                      dim ? "\033[0m" : ""));
-    }
+    if (!context.quiet) say(figures(completion, options));
     if (completion.finish == Finish::context && !context.quiet)
       say(fmt::format("the context of {} tokens is full; /reset starts afresh, --ctx gives a larger one\n",
                       session_->ctx()));
@@ -218,10 +204,6 @@ class ChatCommand final : public Command {
       warn("the conversation was held with another model ({})", conversation_.model);
     conversation_.model = bundle.name;
     conversation_.model_hash = bundle.model_hash;
-  }
-
-  static void say(const std::string& text) {
-    [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, text.data(), text.size());
   }
 
   std::string model_;

@@ -38,4 +38,13 @@ Result<void> print_json(Context& context, const json::object& object) {
   return context.out.flush();
 }
 
+Result<int> print_result(Context& context, std::string_view text, const json::object& object) {
+  if (context.json) {
+    TRY_VOID(print_json(context, object));
+  } else {
+    TRY_VOID(context.out.write(text));
+  }
+  return 0;
+}
+
 }  // namespace knapsack

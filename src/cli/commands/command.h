@@ -48,5 +48,7 @@ struct Prepared {
 };
 
 Result<void> print_json(Context& context, const json::object& object);
+// A command's whole result: the text, or with --json the object. Gives back the exit code 0.
+Result<int> print_result(Context& context, std::string_view text, const json::object& object);
 
 }  // namespace knapsack

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/commands/command.h"
+#include "cli/model.h"
 #include "report/progress.h"
 #include "report/terminal.h"
 
@@ -21,7 +22,7 @@ class ConvertCommand final : public Command {
     arguments.about(
         "Any float checkpoint, also FP8, GPTQ and AWQ ones, becomes one GGUF with tokenizer and chat template inside. "
         "Norms and biases stay f32. The file appears whole or not at all.");
-    arguments.positional("MODEL", model_, "a Hugging Face folder or a GGUF file").complete = Complete::model;
+    model_argument(arguments, model_);
     Argument& out = arguments.text("-o,--output", "FILE", output_, "the GGUF to write");
     out.required = true;
     out.complete = Complete::file;
@@ -43,15 +44,15 @@ class ConvertCommand final : public Command {
     for (const auto& warning : done.warnings) warn("{}", warning);
     std::error_code ignored;
     const auto bytes = fs::is_regular_file(output_, ignored) ? fs::file_size(output_, ignored) : 0;
-    if (context.json) {
-      json::object object{{"path", output_}, {"type", type_}, {"bytes", bytes}, {"seconds", clock.ms() / 1000}};
-      object["warnings"] = json::value_from(done.warnings);
-      TRY_VOID(print_json(context, object));
-      return 0;
-    }
-    TRY_VOID(context.out.write(fmt::format("{}: {}, {} in {:.1f} s\n", one_line(output_), type_,
-                                           format_bytes(static_cast<double>(bytes)), clock.ms() / 1000)));
-    return 0;
+    const double seconds = clock.ms() / 1000;
+    return print_result(context,
+                        fmt::format("{}: {}, {} in {:.1f} s\n", one_line(output_), type_,
+                                    format_bytes(static_cast<double>(bytes)), seconds),
+                        {{"path", output_},
+                         {"type", type_},
+                         {"bytes", bytes},
+                         {"seconds", seconds},
+                         {"warnings", json::value_from(done.warnings)}});
   }
 
  private:

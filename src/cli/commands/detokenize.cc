@@ -1,5 +1,6 @@
 #include "cli/commands/command.h"
-#include "cli/model_text.h"
+#include "cli/input.h"
+#include "cli/model.h"
 
 namespace knapsack {
 namespace {
@@ -8,8 +9,7 @@ class DetokenizeCommand final : public Command {
  public:
   void describe(Arguments& arguments) override {
     arguments.about("Standard output is the text and nothing else, without a line end of its own.");
-    arguments.positional("MODEL", model_, "a GGUF file, a folder with tokenizer.json, or a tokenizer.json").complete =
-        Complete::model;
+    tokenizer_argument(arguments, model_);
     arguments.positional("IDS", ids_, "token ids, separated by spaces or commas");
     arguments.flag("--stdin", stdin_, "the ids from standard input");
     arguments.flag("--skip-special", skip_special_, "leave special tokens out");
@@ -22,21 +22,17 @@ class DetokenizeCommand final : public Command {
     if (ids_.empty() != stdin_) return usage_error("expected either IDS or --stdin; see `knapsack detokenize --help`");
     std::string text = fmt::format("{}", fmt::join(ids_, " "));
     if (stdin_) {
-      TRY(text, read_stdin(most_bytes));
+      TRY(text, read_text("-", most_bytes));
     }
-    TRY(const auto ids, to_ids(text));
-    TRY(const auto tokenizer, open_tokenizer(model_));
+    const std::string origin = stdin_ ? input_name("-") : "";
+    TRY(const auto ids, read_ids(text, origin));
+    TRY(const auto tokenizer, open_tokenizer(context, model_));
     for (std::size_t i = 0; i < ids.size(); ++i)
       if (tokenizer->piece(ids[i]).empty())
-        return usage_error("token id {} is {}; the vocabulary of {} has no such id, its ids go from 0 to {}", i + 1,
-                           ids[i], model_, tokenizer->largest_id());
+        return wrong_input(origin, "token id {} is {}; the vocabulary of {} has no such id, its ids go from 0 to {}",
+                           i + 1, ids[i], model_, tokenizer->largest_id());
     const std::string decoded = tokenizer->decode(ids, skip_special_);
-    if (context.json) {
-      TRY_VOID(print_json(context, {{"text", decoded}}));
-      return 0;
-    }
-    TRY_VOID(context.out.write(decoded));
-    return 0;
+    return print_result(context, decoded, {{"text", decoded}});
   }
 
  private:

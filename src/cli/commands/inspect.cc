@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "bundle/footprint.h"
 #include "cli/commands/command.h"
-#include "pipeline/pipeline.h"
+#include "cli/model.h"
 #include "report/progress.h"
 #include "report/table.h"
 #include "report/terminal.h"
@@ -30,7 +30,7 @@ class InspectCommand final : public Command {
  public:
   void describe(Arguments& arguments) override {
     arguments.about("Reads headers only, so it is quick and needs little memory. --check reads every byte.");
-    arguments.positional("MODEL", model_, "a GGUF file or a Hugging Face folder").complete = Complete::model;
+    model_argument(arguments, model_);
     arguments.flag("--tensors", tensors_, "list every tensor");
     arguments.flag("--check", check_, "hash and check every byte: NaN or Inf in the weights is then an error");
     arguments.example("knapsack inspect model.gguf", "what it is, what it needs, what is odd about it");
@@ -39,8 +39,10 @@ class InspectCommand final : public Command {
   }
 
   Result<int> run(Context& context) override {
+    Busy busy("reading", context.quiet);
     TRY(const Imported model, import_model(model_, {}));
     TRY(const auto bundle, make_bundle(model, {.ctx = 0, .chunk = 1, .max_selected = 1}));
+    busy.finish();
     std::optional<CheckReport> checked;
     if (check_) {
       Progress progress("checking", "permille", context.quiet);

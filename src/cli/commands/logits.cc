@@ -4,11 +4,10 @@
 
 #include "base/atomic_file.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "cli/commands/command.h"
+#include "cli/input.h"
 #include "cli/interrupt.h"
-#include "cli/model_text.h"
-#include "pipeline/pipeline.h"
+#include "cli/model.h"
 #include "report/progress.h"
 
 namespace knapsack {
@@ -35,7 +34,7 @@ class LogitsCommand final : public Command {
     arguments.about(
         "Runs the ids through the model once and writes the logits after each of them: a float32 array "
         "[tokens, vocabulary]. The KV cache is kept in f32. No tokenizer is needed.");
-    arguments.positional("MODEL", model_, "a GGUF file or a Hugging Face folder").complete = Complete::model;
+    model_argument(arguments, model_);
     arguments.text("--ids", "IDS", ids_, "token ids, separated by commas or spaces");
     arguments.text("--ids-file", "FILE", ids_file_, "the same from a file; - is standard input").complete =
         Complete::file;
@@ -55,23 +54,21 @@ class LogitsCommand final : public Command {
     if (ids_file_) {
       TRY(text, read_text(*ids_file_, most_ids_bytes));
     }
-    TRY(const auto ids, to_ids(text));
-    if (ids.empty()) return usage_error("expected at least one token id, found none");
+    const std::string origin = ids_file_ ? input_name(*ids_file_) : "";
+    TRY(const auto ids, read_ids(text, origin));
+    if (ids.empty()) return wrong_input(origin, "expected at least one token id, found none");
     const auto count = static_cast<std::int64_t>(ids.size());
     if (ctx_ && *ctx_ < count)
       return usage_error("there are {} token ids, the context holds {}; ask for a larger one (--ctx)", count, *ctx_);
 
     constexpr std::int64_t chunk = 128;
     const std::int64_t ctx = ctx_.value_or(count);
-    TRY(const auto bundle, open_bundle(model_, {.ctx = ctx, .chunk = chunk, .max_selected = chunk}));
+    TRY(const auto bundle, open_model(context, model_, {.ctx = ctx, .chunk = chunk, .max_selected = chunk}));
     for (std::size_t i = 0; i < ids.size(); ++i)
       if (ids[i] >= bundle->vocab)
-        return usage_error("token id {} is {}; the ids of {} go from 0 to {}", i + 1, ids[i], bundle->name,
+        return wrong_input(origin, "token id {} is {}; the ids of {} go from 0 to {}", i + 1, ids[i], bundle->name,
                            bundle->vocab - 1);
-    warn_of_oddities(*bundle);
-    TRY(auto session,
-        Session::create(
-            bundle, {.ctx = ctx, .kv = DType::F32, .threads = context.threads, .isa = {}, .load_tokenizer = false}));
+    TRY(auto session, start_session(context, bundle, ctx, DType::F32, false));
     std::optional<AtomicFile> file;
     if (output_ != "-") {
       TRY(auto made, AtomicFile::create(output_));

@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "base/log.h"
 #include "cli/commands/command.h"
+#include "cli/input.h"
 #include "cli/interrupt.h"
-#include "cli/model_text.h"
-#include "pipeline/pipeline.h"
+#include "cli/model.h"
 #include "report/progress.h"
 
 namespace knapsack {
@@ -19,7 +18,7 @@ class PerplexityCommand final : public Command {
         "Two ways to cut the text give different numbers, so name the method with the number. sliding: windows that "
         "begin --stride tokens apart, every token scored once. llama: disjoint chunks, the second half of each scored, "
         "as llama.cpp does.");
-    arguments.positional("MODEL", model_, "a GGUF file or a Hugging Face folder").complete = Complete::model;
+    model_argument(arguments, model_);
     arguments.positional("FILE", file_, "the text, UTF-8; - is standard input").complete = Complete::file;
     arguments.choice("--method", method_, {"sliding", "llama"}, "how the text is cut");
     arguments.integer("--window,--ctx-chunk", options_.window, 2, 1 << 24, "tokens a window");
@@ -39,42 +38,35 @@ class PerplexityCommand final : public Command {
                          options_.stride, options_.window);
     TRY(std::string text, read_text(file_, most_bytes));
     constexpr std::int64_t chunk = 128;
-    TRY(const auto bundle, open_bundle(model_, {.ctx = options_.window, .chunk = chunk, .max_selected = chunk}));
-    warn_of_oddities(*bundle);
-    TRY(auto session, Session::create(bundle, {.ctx = options_.window,
-                                               .kv = kv_ == "f32" ? DType::F32 : DType::F16,
-                                               .threads = context.threads,
-                                               .isa = {},
-                                               .load_tokenizer = true}));
+    TRY(const auto bundle,
+        open_model(context, model_, {.ctx = options_.window, .chunk = chunk, .max_selected = chunk}));
+    TRY(auto session, start_session(context, bundle, options_.window, kv_ == "f32" ? DType::F32 : DType::F16));
+    TRY(const auto tokenizer, tokenizer_of(context, *session));
     if (max_tokens_) {
-      TRY(text, first_tokens(*session, text));
+      TRY(text, first_tokens(*tokenizer, text));
     }
     Progress progress("perplexity", "permille", context.quiet);
     options_.progress = [&](double done, double) { progress.update(static_cast<std::uint64_t>(done * 1000), 1000); };
     Interruptible interruptible;
     TRY(const PerplexityReport report, perplexity(*session, text, options_, interruptible.token()));
     progress.finish();
-    if (context.json) {
-      TRY_VOID(print_json(context, json_of(report, *bundle)));
-      return 0;
-    }
-    TRY_VOID(context.out.write(
+    return print_result(
+        context,
         fmt::format("perplexity {:.4f} +/- {:.4f}  ({}{}, window {}{})\nbits per byte {:.4f}\n{} of {} tokens scored, "
                     "{:.1f} tokens/s\n",
                     report.perplexity, report.standard_error, method_, kv_ == "f32" ? ", KV f32" : "", options_.window,
                     options_.method == PerplexityMethod::sliding ? fmt::format(", stride {}", options_.stride) : "",
-                    report.bits_per_byte, report.scored, report.tokens, report.tokens_per_s)));
-    return 0;
+                    report.bits_per_byte, report.scored, report.tokens, report.tokens_per_s),
+        json_of(report, *bundle));
   }
 
  private:
   // The text of the first --max-tokens tokens.
-  Result<std::string> first_tokens(Session& session, const std::string& text) const {
-    TRY(const auto tokenizer, session.tokenizer());
-    TRY(auto ids, tokenizer->encode(text, false));
+  [[nodiscard]] Result<std::string> first_tokens(const Tokenizer& tokenizer, const std::string& text) const {
+    TRY(auto ids, tokenizer.encode(text, false));
     if (static_cast<std::int64_t>(ids.size()) <= *max_tokens_) return text;
     ids.resize(static_cast<std::size_t>(*max_tokens_));
-    return tokenizer->decode(ids, false);
+    return tokenizer.decode(ids, false);
   }
 
   json::object json_of(const PerplexityReport& report, const Bundle& bundle) const {

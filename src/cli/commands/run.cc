@@ -2,16 +2,15 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/utf8.h"
 #include "cli/build_info.h"
 #include "cli/chat_prompt.h"
 #include "cli/commands/command.h"
 #include "cli/generated.h"
 #include "cli/generation_flags.h"
+#include "cli/input.h"
 #include "cli/interrupt.h"
-#include "cli/model_text.h"
+#include "cli/model.h"
 #include "cli/streaming.h"
-#include "pipeline/pipeline.h"
 #include "report/table.h"
 #include "report/terminal.h"
 
@@ -27,7 +26,7 @@ class RunCommand final : public Command {
         "The text is used as it is, with the special tokens that the model's tokenizer itself adds; --chat puts it "
         "through the chat template as one user turn. Exactly one of -p, -f and --ids is needed.\n"
         "Without a sampling option the most likely token is taken each time, so the text is the same on every run.");
-    arguments.positional("MODEL", model_, "a GGUF file or a Hugging Face folder").complete = Complete::model;
+    model_argument(arguments, model_);
     arguments.text("-p,--prompt", "TEXT", prompt_, "the prompt");
     arguments.text("-f,--file", "FILE", file_, "the prompt from a file, as it is; - is standard input").complete =
         Complete::file;
@@ -45,9 +44,6 @@ class RunCommand final : public Command {
       return usage_error("expected exactly one of -p TEXT, -f FILE and --ids IDS; see `knapsack run --help`");
     if (system_ && !chat_) return usage_error("--system is for a conversation; add --chat, or use `knapsack chat`");
     if (chat_ && ids_) return usage_error("--chat writes text through the template; it cannot be given --ids");
-    for (const auto* text : {&prompt_, &system_})
-      if (*text && !is_valid_utf8(**text))
-        return usage_error("the text given is not UTF-8, at byte {}", valid_utf8_prefix(**text));
     TRY_VOID(flags_.check_alone());
     std::string text = prompt_.value_or("");
     std::vector<std::int32_t> ids;
@@ -59,21 +55,17 @@ class RunCommand final : public Command {
     }
 
     const Stopwatch since_start;
-    TRY(const auto bundle, open_bundle(model_, {.ctx = flags_.ctx()}));
-    warn_of_oddities(*bundle);
+    TRY(const auto bundle, open_model(context, model_, {.ctx = flags_.ctx()}));
     if (chat_) {
       std::vector<Message> messages;
       if (system_) messages.push_back({"system", *system_});
       messages.push_back({"user", text});
       TRY(text, chat_prompt(*bundle, messages));
     }
-    TRY(auto session,
-        Session::create(
-            bundle,
-            {.ctx = flags_.ctx(), .kv = flags_.kv(), .threads = context.threads, .isa = {}, .load_tokenizer = true}));
+    TRY(auto session, start_session(context, bundle, flags_.ctx(), flags_.kv()));
     std::shared_ptr<const Tokenizer> tokenizer;
     if (!ids_ || bundle->tokenizer_json) {
-      TRY(tokenizer, session->tokenizer());
+      TRY(tokenizer, tokenizer_of(context, *session));
     }
     if (!ids_) {
       TRY(ids, tokenizer->encode(text, !chat_));
@@ -116,11 +108,7 @@ class RunCommand final : public Command {
       }
       text += table.text();
     }
-    const bool dim = use_colour(STDERR_FILENO);
-    text += fmt::format("{}{}{}{}\n", dim ? "\033[2m" : "", figures(completion),
-                        options.sampler.temperature > 0 ? fmt::format(", seed {}", options.sampler.seed) : "",
-                        dim ? "\033[0m" : "");
-    [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, text.data(), text.size());
+    say(text + figures(completion, options));
   }
 
   std::string model_;

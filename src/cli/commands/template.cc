@@ -2,7 +2,9 @@
 
 #include "cli/chat_prompt.h"
 #include "cli/commands/command.h"
-#include "cli/model_text.h"
+#include "cli/input.h"
+#include "cli/model.h"
+#include "import/model_text.h"
 #include "text/chat_template.h"
 
 namespace knapsack {
@@ -37,8 +39,7 @@ class TemplateCommand final : public Command {
         return usage_error("{}", known.error().message);
     }
     TRY(const std::string vars_text, read_text(vars_, most_bytes));
-    const std::string origin = vars_ == "-" ? "standard input" : vars_;
-    TRY(json::object variables, parse_json_object(vars_text, origin));
+    TRY(json::object variables, parse_json_object(vars_text, input_name(vars_)));
     std::string source;
     if (is_model(source_)) {
       TRY(const ModelText text, read_model_text(source_));
@@ -51,12 +52,7 @@ class TemplateCommand final : public Command {
       complete_variables(variables, {});
     }
     TRY(const std::string text, render_chat_template(source, json::serialize(variables), clock_, source_));
-    if (context.json) {
-      TRY_VOID(print_json(context, {{"text", text}}));
-      return 0;
-    }
-    TRY_VOID(context.out.write(text));
-    return 0;
+    return print_result(context, text, {{"text", text}});
   }
 
  private:

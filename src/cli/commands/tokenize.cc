@@ -1,7 +1,8 @@
 #include <fmt/format.h>
 
 #include "cli/commands/command.h"
-#include "cli/model_text.h"
+#include "cli/input.h"
+#include "cli/model.h"
 #include "report/table.h"
 
 namespace knapsack {
@@ -13,8 +14,7 @@ class TokenizeCommand final : public Command {
     arguments.about(
         "Special tokens that stand in the text are recognised as Hugging Face does; none are added without "
         "--special. Neither the model's weights nor its configuration are needed.");
-    arguments.positional("MODEL", model_, "a GGUF file, a folder with tokenizer.json, or a tokenizer.json").complete =
-        Complete::model;
+    tokenizer_argument(arguments, model_);
     arguments.positional("TEXT", text_, "the text");
     arguments.flag("--stdin", stdin_, "the text from standard input, as it is");
     arguments.text("-f,--file", "FILE", file_, "the text from a file, as it is").complete = Complete::file;
@@ -35,19 +35,18 @@ class TokenizeCommand final : public Command {
     if (stdin_ || file_) {
       TRY(text, read_text(file_.value_or("-"), most_bytes));
     }
-    TRY(const auto tokenizer, open_tokenizer(model_));
-    auto ids = tokenizer->encode(text, special_);
-    if (!ids) return ids.error();
+    TRY(const auto tokenizer, open_tokenizer(context, model_));
+    TRY(const auto ids, tokenizer->encode(text, special_));
     if (context.json) {
       json::array pieces;
-      for (const auto id : *ids) pieces.emplace_back(tokenizer->piece(id));
-      TRY_VOID(print_json(context, {{"ids", json::value_from(*ids)}, {"pieces", std::move(pieces)}}));
+      for (const auto id : ids) pieces.emplace_back(tokenizer->piece(id));
+      TRY_VOID(print_json(context, {{"ids", json::value_from(ids)}, {"pieces", std::move(pieces)}}));
     } else if (table_) {
       Table table({{"id", Table::Align::right}, {"piece"}});
-      for (const auto id : *ids) table.row({std::to_string(id), tokenizer->piece(id)});
+      for (const auto id : ids) table.row({std::to_string(id), tokenizer->piece(id)});
       TRY_VOID(context.out.write(table.text()));
     } else {
-      TRY_VOID(context.out.write(fmt::format("{}\n", fmt::join(*ids, " "))));
+      TRY_VOID(context.out.write(fmt::format("{}\n", fmt::join(ids, " "))));
     }
     return 0;
   }

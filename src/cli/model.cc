@@ -1,0 +1,80 @@
+#include "cli/model.h"
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+
+#include "base/log.h"
+#include "import/model_text.h"
+#include "report/progress.h"
+
+namespace knapsack {
+namespace {
+
+std::string loading(const std::string& path) {
+  const std::filesystem::path whole(path);
+  return "loading " + (whole.has_filename() ? whole.filename() : whole.parent_path().filename()).string();
+}
+
+void warn_of_oddities(const Bundle& bundle) {
+  for (const std::string& oddity : bundle.oddities) {
+    const bool lack = oddity.starts_with("no chat template") || oddity.starts_with("no tokenizer (") ||
+                      oddity.starts_with("no end token");
+    const bool told_by_the_session = oddity.starts_with("a context of ");
+    if (!lack && !told_by_the_session) warn("{}: {}", bundle.name, oddity);
+  }
+}
+
+}  // namespace
+
+void model_argument(Arguments& arguments, std::string& target) {
+  arguments.positional("MODEL", target, "a GGUF file or a Hugging Face folder").complete = Complete::model;
+}
+
+void tokenizer_argument(Arguments& arguments, std::string& target) {
+  arguments.positional("MODEL", target, "a GGUF file, a folder with tokenizer.json, or a tokenizer.json").complete =
+      Complete::model;
+}
+
+Result<std::shared_ptr<const Bundle>> open_model(const Context& context, const std::string& path,
+                                                 const OpenOptions& options) {
+  Busy busy(loading(path), context.quiet);
+  TRY(auto bundle, open_bundle(path, options));
+  busy.finish();
+  warn_of_oddities(*bundle);
+  return bundle;
+}
+
+Result<std::unique_ptr<Session>> start_session(const Context& context, std::shared_ptr<const Bundle> bundle,
+                                               std::int64_t ctx, DType kv, bool load_tokenizer) {
+  return Session::create(
+      std::move(bundle),
+      {.ctx = ctx, .kv = kv, .threads = context.threads, .isa = {}, .load_tokenizer = load_tokenizer});
+}
+
+Result<std::shared_ptr<const Tokenizer>> tokenizer_of(const Context& context, Session& session) {
+  const Busy busy("loading the tokenizer of " + session.bundle().name, context.quiet);
+  return session.tokenizer();
+}
+
+Result<std::shared_ptr<const Tokenizer>> open_tokenizer(const Context& context, const std::string& path) {
+  const Busy busy(loading(path), context.quiet);
+  TRY(const ModelText text, read_model_text(path));
+  if (!text.tokenizer_json) {
+    std::string why;
+    for (const auto& oddity : text.oddities)
+      if (oddity.starts_with("no tokenizer")) why = oddity;
+    return bad_input("{}: expected a tokenizer (tokenizer.json, or a GGUF's vocabulary), found none: {}", path, why);
+  }
+  TRY(const std::string source, text.tokenizer_json());
+  return Tokenizer::from_json(source, path);
+}
+
+bool begins_as_gguf(const std::string& path) {
+  std::array<char, 4> magic{};
+  std::ifstream file(path, std::ios::binary);
+  return file.read(magic.data(), magic.size()) && std::string_view(magic.data(), magic.size()) == "GGUF";
+}
+
+}  // namespace knapsack

@@ -1,0 +1,35 @@
+// What commands do with a model alike: declare it, open it with a sign of life, say what is odd about it.
+// Not for what a model is: import/, bundle/ and runtime/ know that.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "bundle/bundle.h"
+#include "cli/commands/command.h"
+#include "pipeline/pipeline.h"
+#include "text/tokenizer.h"
+
+namespace knapsack {
+
+// The positional MODEL: of a command that reads all of it, and of one that needs only its tokenizer.
+void model_argument(Arguments& arguments, std::string& target);
+void tokenizer_argument(Arguments& arguments, std::string& target);
+
+// Opens a model that is about to run, and says on stderr what is odd about it. What it merely lacks (a template, a
+// tokenizer) is told by the command that needs it.
+Result<std::shared_ptr<const Bundle>> open_model(const Context& context, const std::string& path,
+                                                 const OpenOptions& options);
+Result<std::unique_ptr<Session>> start_session(const Context& context, std::shared_ptr<const Bundle> bundle,
+                                               std::int64_t ctx, DType kv, bool load_tokenizer = true);
+// Waits for the tokenizer that a session loads beside its other work.
+Result<std::shared_ptr<const Tokenizer>> tokenizer_of(const Context& context, Session& session);
+
+// A tokenizer without its model. path: a GGUF, a folder, or a tokenizer.json.
+Result<std::shared_ptr<const Tokenizer>> open_tokenizer(const Context& context, const std::string& path);
+
+// Whether the file's first bytes are GGUF's; false also where it cannot be read.
+bool begins_as_gguf(const std::string& path);
+
+}  // namespace knapsack
