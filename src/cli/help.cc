@@ -87,7 +87,7 @@ std::string wrapped(std::string_view text, std::size_t indent, std::size_t width
 std::string paragraphs(std::string_view text, std::size_t width) {
   std::string out;
   while (!text.empty()) {
-    const std::size_t end = std::min(text.find("\n"), text.size());
+    const std::size_t end = std::min(text.find('\n'), text.size());
     out += wrapped(text.substr(0, end), 0, width) + "\n";
     text.remove_prefix(std::min(end + 1, text.size()));
   }

@@ -74,7 +74,7 @@ std::string_view method_name(PerplexityMethod method) {
 }
 
 Result<PerplexityReport> perplexity(Session& session, std::string_view text, const PerplexityOptions& options,
-                                    std::stop_token stop) {
+                                    const std::stop_token& stop) {
   TRY_VOID(check(options, session.ctx()));
   TRY(const auto tokenizer, session.tokenizer());
   TRY(std::vector<std::int32_t> ids, tokenizer->encode(text, true));

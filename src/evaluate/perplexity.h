@@ -46,6 +46,6 @@ struct PerplexityReport {
 // The session's context must hold a window. A text of too few tokens is `bad_input`, with the number needed; so are
 // logits that are not numbers. Stopping is Code::interrupted.
 Result<PerplexityReport> perplexity(Session& session, std::string_view text, const PerplexityOptions& options,
-                                    std::stop_token stop = {});
+                                    const std::stop_token& stop = {});
 
 }  // namespace knapsack

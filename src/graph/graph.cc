@@ -32,11 +32,9 @@ ValueId Graph::constant(std::shared_ptr<const Weight> weight) {
   CHECK(weight != nullptr);
   expect(check_constant(*weight), weight->name);
   if (const ValueId id = find(weight->name); id >= 0 && value(id).weight == weight) return id;
-  return add({.name = weight->name,
-              .kind = ValueKind::constant,
-              .dtype = weight->dtype,
-              .cols = weight->cols(),
-              .weight = weight});
+  Value value{.name = weight->name, .kind = ValueKind::constant, .dtype = weight->dtype, .cols = weight->cols()};
+  value.weight = std::move(weight);
+  return add(std::move(value));
 }
 
 ValueId Graph::state(std::string name, std::int64_t cols) {

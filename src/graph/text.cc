@@ -296,6 +296,7 @@ class Reader {
     if (line.failed()) return;
 
     std::vector<const Value*> values;
+    values.reserve(inputs.size());
     for (const ValueId id : inputs) values.push_back(&graph_.value(id));
     auto shapes = infer(*op, attrs, values);
     if (!shapes) return line.fail(shapes.error().message);

@@ -33,7 +33,7 @@ bool all_zero(const TensorView& tensor) {
 
 class HfCheckpoint final : public Checkpoint {
  public:
-  HfCheckpoint(std::shared_ptr<const SafetensorsFiles> files, std::string path, const QuantConfig& quant,
+  HfCheckpoint(const std::shared_ptr<const SafetensorsFiles>& files, std::string path, const QuantConfig& quant,
                std::int64_t next_token_layers)
       : path_(std::move(path)), quant_(quant), next_token_layers_(next_token_layers) {
     for (const SafeTensor& tensor : files->tensors())
@@ -179,9 +179,9 @@ class HfCheckpoint final : public Checkpoint {
 
 }  // namespace
 
-std::unique_ptr<Checkpoint> hf_checkpoint(std::shared_ptr<const SafetensorsFiles> files, std::string path,
+std::unique_ptr<Checkpoint> hf_checkpoint(const std::shared_ptr<const SafetensorsFiles>& files, std::string path,
                                           const QuantConfig& quant, std::int64_t next_token_layers) {
-  return std::make_unique<HfCheckpoint>(std::move(files), std::move(path), quant, next_token_layers);
+  return std::make_unique<HfCheckpoint>(files, std::move(path), quant, next_token_layers);
 }
 
 }  // namespace knapsack

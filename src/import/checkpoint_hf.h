@@ -11,7 +11,7 @@
 
 namespace knapsack {
 
-std::unique_ptr<Checkpoint> hf_checkpoint(std::shared_ptr<const SafetensorsFiles> files, std::string path,
+std::unique_ptr<Checkpoint> hf_checkpoint(const std::shared_ptr<const SafetensorsFiles>& files, std::string path,
                                           const QuantConfig& quant, std::int64_t next_token_layers);
 
 }  // namespace knapsack

@@ -1,6 +1,10 @@
 // Which instruction sets there are, which of them this CPU runs, and which one to use.
 #include <fmt/format.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -11,11 +15,21 @@
 namespace knapsack {
 namespace {
 
+#if defined(__x86_64__)
+// CPUID leaf 1; clang 14's __builtin_cpu_supports does not know its name.
+bool has_f16c() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
 std::vector<Isa> detect() {
   std::vector<Isa> isas{Isa::scalar};
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
-    isas.push_back(Isa::avx2);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) isas.push_back(Isa::avx2);
 #endif
   return isas;
 }

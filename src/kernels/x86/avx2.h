@@ -12,7 +12,7 @@
 #define KNAP_INLINE inline __attribute__((always_inline))
 
 namespace knapsack {
-namespace {
+namespace {  // NOLINT(google-build-namespaces): avx2.h says why
 
 // ((l0+l4)+(l2+l6)) + ((l1+l5)+(l3+l7)): the one order in which lanes are summed (matmul.h).
 KNAP_INLINE float lane_sum(__m256 v) {

@@ -11,7 +11,7 @@
 #include "tensor/formats/iq_grids.h"
 
 namespace knapsack {
-namespace {
+namespace {  // NOLINT(google-build-namespaces): avx2.h says why
 
 KNAP_INLINE __m256 to_floats(__m256i codes) { return _mm256_cvtepi32_ps(codes); }
 

@@ -5,7 +5,7 @@
 #include "kernels/x86/avx2.h"
 
 namespace knapsack {
-namespace {
+namespace {  // NOLINT(google-build-namespaces): avx2.h says why
 
 // e^x = 2^n * e^r with |r| <= ln(2)/2; the Taylor series to r^7 leaves an error below 6e-9. 2^n is applied in two
 // halves, so that results reach down to subnormals and up to infinity. NaN stays NaN.

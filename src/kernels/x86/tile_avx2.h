@@ -5,7 +5,7 @@
 #include "kernels/x86/avx2.h"
 
 namespace knapsack {
-namespace {
+namespace {  // NOLINT(google-build-namespaces): avx2.h says why
 
 inline constexpr std::int64_t tile_rows = 4;
 inline constexpr std::int64_t tile_vectors = 3;
