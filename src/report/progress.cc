@@ -17,7 +17,8 @@ namespace {
 
 constexpr double show_after_ms = 1000;  // work shorter than this needs no bar
 constexpr double redraw_ms = 100;
-constexpr std::chrono::milliseconds redraw_every(200);  // seconds are all that changes
+constexpr std::chrono::milliseconds look_every(100);
+constexpr int room_for_seconds = 12;
 constexpr const char* erase = "\r\033[K";
 
 std::string amount(std::uint64_t value, const std::string& unit) {
@@ -67,13 +68,15 @@ Busy::Busy(std::string label, bool quiet) {
     std::mutex mutex;
     std::condition_variable_any stopped;
     std::unique_lock lock(mutex);
-    bool drawn = false;
-    while (!stopped.wait_for(lock, stop, redraw_every, [&] { return stop.stop_requested(); })) {
-      if (clock.ms() < show_after_ms) continue;
-      drawn = true;
-      std::fprintf(stderr, "\r%s ... %.0f s\033[K", label.c_str(), clock.ms() / 1000);
+    int drawn = 0;
+    while (!stopped.wait_for(lock, stop, look_every, [&] { return stop.stop_requested(); })) {
+      const int seconds = static_cast<int>(clock.ms() / show_after_ms);
+      if (seconds == drawn) continue;
+      drawn = seconds;
+      const bool fits = static_cast<int>(display_width(label)) + room_for_seconds < terminal_width(STDERR_FILENO);
+      std::fprintf(stderr, "\r%s ... %d s\033[K", (fits ? label : label.substr(0, label.find(' '))).c_str(), seconds);
     }
-    if (drawn) std::fputs(erase, stderr);
+    if (drawn > 0) std::fputs(erase, stderr);
   };
   try {
     drawer_ = std::jthread(draw);

@@ -108,6 +108,16 @@ TEST(BusyTerminal, ShowsItselfAfterASecondAndGoesAway) {
   EXPECT_TRUE(terminal.wait_for("done").ends_with("\r\033[Kdone"));
 }
 
+TEST(BusyTerminal, ALabelTooWideIsCutToItsFirstWord) {
+  Terminal terminal([] {
+    const Busy busy("loading " + std::string(100, 'm'), false);
+    char key = 0;
+    EXPECT_EQ(read(0, &key, 1), 1);
+  });
+  EXPECT_TRUE(terminal.wait_for(" s\033[K").starts_with("\rloading ... "));
+  terminal.type("\n");
+}
+
 TEST(BusyTerminal, ShortWorkAndQuietShowNothing) {
   Terminal terminal([] {
     { const Busy busy("loading", false); }
