@@ -61,9 +61,9 @@ void Progress::finish() {
   enabled_ = false;
 }
 
-Busy::Busy(std::string label, bool quiet) {
+Busy::Busy(const std::string& label, bool quiet) {
   if (quiet || !is_terminal(STDERR_FILENO)) return;
-  const auto draw = [label = one_line(label)](const std::stop_token& stop) {
+  const auto draw = [shown = one_line(label)](const std::stop_token& stop) {
     const Stopwatch clock;
     std::mutex mutex;
     std::condition_variable_any stopped;
@@ -73,8 +73,8 @@ Busy::Busy(std::string label, bool quiet) {
       const int seconds = static_cast<int>(clock.ms() / show_after_ms);
       if (seconds == drawn) continue;
       drawn = seconds;
-      const bool fits = static_cast<int>(display_width(label)) + room_for_seconds < terminal_width(STDERR_FILENO);
-      std::fprintf(stderr, "\r%s ... %d s\033[K", (fits ? label : label.substr(0, label.find(' '))).c_str(), seconds);
+      const bool fits = static_cast<int>(display_width(shown)) + room_for_seconds < terminal_width(STDERR_FILENO);
+      std::fprintf(stderr, "\r%s ... %d s\033[K", (fits ? shown : shown.substr(0, shown.find(' '))).c_str(), seconds);
     }
     if (drawn > 0) std::fputs(erase, stderr);
   };

@@ -33,7 +33,7 @@ class Progress {
 // A label and the seconds so far, for work that cannot. A thread of its own draws it.
 class Busy {
  public:
-  Busy(std::string label, bool quiet);
+  Busy(const std::string& label, bool quiet);
   ~Busy();
   Busy(const Busy&) = delete;
   Busy& operator=(const Busy&) = delete;
