@@ -1,6 +1,9 @@
 // The main program of a fuzz target where there is no fuzzer: replay FOLDER MUTATIONS. Runs every file of the folder
 // (the committed corpus, past crashers among them) and so many random mutations of each through LLVMFuzzerTestOneInput.
 // The same inputs every time. Not a substitute for `make fuzz`, which looks where the code branches.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -62,11 +65,26 @@ void mutate(Bytes& bytes, const std::vector<Bytes>& seeds, std::mt19937& random)
   }
 }
 
-// Left behind when a run dies, so that the input can be looked at; removed when all went well.
-void remember(const std::string& path, const Bytes& bytes) {
-  std::ofstream(path, std::ios::binary)
-      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-}
+// The input at work, in a file: left behind when a run dies, so that it can be looked at; removed when all went well.
+class LastInput {
+ public:
+  explicit LastInput(const char* path) : path_(path), file_(open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {}
+  ~LastInput() {
+    close(file_);
+    std::filesystem::remove(path_);
+  }
+  LastInput(const LastInput&) = delete;
+  LastInput& operator=(const LastInput&) = delete;
+  void set(const Bytes& bytes) const {
+    const bool kept = pwrite(file_, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()) &&
+                      ftruncate(file_, static_cast<off_t>(bytes.size())) == 0;
+    if (!kept) std::fprintf(stderr, "%s: not written\n", path_);
+  }
+
+ private:
+  const char* path_;
+  int file_;
+};
 
 }  // namespace
 
@@ -87,21 +105,21 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s: no inputs\n", argv[1]);
     return 1;
   }
+  const LastInput last(argv[3]);
   std::mt19937 random(1);
   const int mutations = std::atoi(argv[2]);
   long runs = 0;
   for (const Bytes& seed : seeds) {
-    remember(argv[3], seed);
+    last.set(seed);
     LLVMFuzzerTestOneInput(seed.data(), seed.size());
     ++runs;
     for (int i = 0; i < mutations; ++i, ++runs) {
       Bytes bytes = seed;
       mutate(bytes, seeds, random);
-      remember(argv[3], bytes);
+      last.set(bytes);
       LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
     }
   }
-  std::filesystem::remove(argv[3]);
   std::printf("%ld inputs\n", runs);
   return 0;
 }
