@@ -57,7 +57,8 @@ Result<void> from_gguf(const GgufKeys& keys, ModelConfig& out, std::vector<std::
   out.embedding_scale = std::sqrt(static_cast<double>(out.hidden));
   out.act = 2;
   // The 27B model alone scales by hidden / heads instead of the head size; the file does not say so.
-  if (out.layers == 62) out.attention_scale = 1 / std::sqrt(static_cast<double>(out.hidden) / static_cast<double>(out.heads));
+  if (out.layers == 62)
+    out.attention_scale = 1 / std::sqrt(static_cast<double>(out.hidden) / static_cast<double>(out.heads));
   TRY(out.attention_scale, keys.number_or("attention.scale", 1e-6, 1e6, out.attention_scale));
   TRY(out.final_softcap, keys.number_or("final_logit_softcapping", 0, 1e6, 0));
   if (!keys.has("rope.freq_base")) out.rope.base = 1e6;
