@@ -3,11 +3,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
+#include <new>
 #include <set>
 
 namespace knapsack {
@@ -36,12 +39,25 @@ struct Unfinished {
   std::set<std::string> paths;
 };
 Unfinished& unfinished() {
-  static Unfinished* const made = new Unfinished;  // never destroyed: a signal may come while main returns
+  // Never destroyed: a signal may come while main returns. Not from the heap: it is asked when memory has run out, too.
+  alignas(Unfinished) static std::array<std::byte, sizeof(Unfinished)> place;
+  static Unfinished* const made = new (place.data()) Unfinished;
   return *made;
 }
 void forget(const std::string& path) {
   const std::lock_guard lock(unfinished().mutex);
   unfinished().paths.erase(path);
+}
+
+// The path with `ending` added to its name, of which so much is left out as would make it too long for a folder.
+std::string beside(const std::filesystem::path& path, const std::string& ending) {
+  std::string name = path.filename().string();
+  if (name.size() <= NAME_MAX && name.size() + ending.size() > NAME_MAX) {
+    std::size_t kept = NAME_MAX - ending.size();
+    while (kept > 0 && (static_cast<unsigned char>(name[kept]) & 0xc0U) == 0x80) --kept;  // no half characters
+    name.resize(kept);
+  }
+  return (path.parent_path() / (name + ending)).string();
 }
 
 }  // namespace
@@ -58,9 +74,13 @@ Result<AtomicFile> AtomicFile::create(const std::string& given) {
     if (fd < 0) return write_error(given, "open", errno);
     return AtomicFile(path, "", fd);
   }
-  std::string temporary = fmt::format("{}.tmp-{}-{}", path, ::getpid(), serial.fetch_add(1));
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (fd < 0) return write_error(path, "create", errno);
+  std::string temporary;
+  int fd = -1;
+  do {
+    temporary = beside(path, fmt::format(".tmp-{}-{}", ::getpid(), serial.fetch_add(1)));
+    fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  } while (fd < 0 && errno == EEXIST);  // left by a killed process; in a container all have the same id
+  if (fd < 0) return write_error(given, "create", errno);
   {
     const std::lock_guard lock(unfinished().mutex);
     unfinished().paths.insert(temporary);

@@ -11,8 +11,9 @@ namespace knapsack {
 
 class AtomicFile {
  public:
-  // Creates PATH.tmp-PID-N beside `path`. Until commit(), `path` itself is untouched; the destructor removes the rest.
-  // A symbolic link is followed; a device or pipe (/dev/null) is written straight, since a rename would replace it.
+  // Creates PATH.tmp-PID-N (its name cut where it would be too long) beside `path`. Until commit(), `path` itself is
+  // untouched; the destructor removes the rest. A symbolic link is followed; a device or pipe (/dev/null) is written
+  // straight, since a rename would replace it.
   static Result<AtomicFile> create(const std::string& path);
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;
@@ -23,7 +24,8 @@ class AtomicFile {
   [[nodiscard]] std::size_t written() const { return written_; }
   Result<void> commit();  // fsync, rename, fsync of the folder
 
-  // Removes what is neither committed nor destroyed yet: for a process about to end by a signal. Any thread.
+  // Removes what is neither committed nor destroyed yet: for a process about to end by a signal. Any thread; takes no
+  // memory.
   static void remove_unfinished();
 
  private:

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/mmap.h"
+#include "base/read_file.h"
 #include "base/utf8.h"
 
 namespace knapsack {
@@ -189,11 +189,9 @@ Result<json::object> parse_json_object(std::string_view text, const std::string&
 }
 
 Result<std::string> read_text_file(const std::string& path, std::size_t limit) {
-  TRY(auto file, MappedFile::open(path));
-  const auto bytes = file->bytes();
-  if (bytes.size() > limit)
-    return bad_input("{}: {} bytes; a text file here has at most {}", path, bytes.size(), limit);
-  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  TRY(const RegularFile file, open_regular(path));
+  if (file.size > limit) return bad_input("{}: {} bytes; a text file here has at most {}", path, file.size, limit);
+  return read_to_end(file.descriptor.get(), path, limit, file.size);
 }
 
 void append_json_string(std::string& out, std::string_view text) {

@@ -1,45 +1,74 @@
 #include "base/mmap.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <mutex>
+
+#include "base/lost_page.h"
+#include "base/read_file.h"
 
 namespace knapsack {
+namespace {
+
+// The mappings that exist now, by their end.
+struct Mapping {
+  std::string path;
+  std::size_t size = 0;
+};
+struct Mappings {
+  std::mutex mutex;
+  std::map<const std::byte*, Mapping> by_end;
+};
+Mappings& mappings() {
+  static Mappings* const made = new Mappings;  // never destroyed: a page may be lost while main returns
+  return *made;
+}
+
+}  // namespace
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) {
-    const int reason = errno;
-    if (reason == EMFILE || reason == ENFILE || reason == ENOMEM)
-      return out_of_resource("{}: cannot open: {}", path, std::strerror(reason));
-    return bad_input("{}: cannot open: {}", path, std::strerror(reason));
-  }
-  struct stat status {};
-  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-    ::close(fd);
-    return bad_input("{}: expected a regular file, found {}", path,
-                     S_ISDIR(status.st_mode) ? "a directory" : "something else");
-  }
-  const auto size = static_cast<std::size_t>(status.st_size);
+  TRY(const RegularFile file, open_regular(path));
   void* data = nullptr;
-  if (size > 0) {
-    data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED) {
-      const int reason = errno;
-      ::close(fd);
-      return out_of_resource("{}: cannot map {} bytes: {}", path, size, std::strerror(reason));
-    }
+  if (file.size > 0) {
+    data = ::mmap(nullptr, file.size, PROT_READ, MAP_PRIVATE, file.descriptor.get(), 0);
+    if (data == MAP_FAILED)
+      return out_of_resource("{}: cannot map {} bytes: {}", path, file.size, std::strerror(errno));
+    const std::lock_guard lock(mappings().mutex);
+    mappings().by_end[static_cast<const std::byte*>(data) + file.size] = {path, file.size};
   }
-  ::close(fd);
-  return std::shared_ptr<const MappedFile>(new MappedFile(path, static_cast<const std::byte*>(data), size));
+  return std::shared_ptr<const MappedFile>(new MappedFile(path, static_cast<const std::byte*>(data), file.size));
 }
 
 MappedFile::~MappedFile() {
-  if (size_ > 0) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (size_ == 0) return;
+  {
+    const std::lock_guard lock(mappings().mutex);
+    mappings().by_end.erase(data_ + size_);
+  }
+  ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+std::optional<Error> lost_page(const void* address) {
+  const auto* at = static_cast<const std::byte*>(address);
+  const std::lock_guard lock(mappings().mutex);
+  const auto entry = mappings().by_end.upper_bound(at);
+  if (entry == mappings().by_end.end()) return std::nullopt;
+  const auto& [path, size] = entry->second;
+  const std::byte* begin = entry->first - size;
+  if (at < begin) return std::nullopt;
+  struct stat now {};
+  if (::stat(path.c_str(), &now) == 0 && static_cast<std::size_t>(now.st_size) < size)
+    return bad_input(
+        "{}: byte {} is gone: the file had {} bytes when it was opened and has {} now; leave it as it is while it is "
+        "in "
+        "use",
+        path, at - begin, size, now.st_size);
+  return bad_input("{}: byte {} cannot be read: its disk failed, or the file was cut while it was in use", path,
+                   at - begin);
 }
 
 void MappedFile::prefetch() const {

@@ -27,7 +27,7 @@ void GenerationFlags::describe(Arguments& arguments) {
   arguments.group("Length");
   arguments.integer("-n,--max-tokens", max_tokens_, 0, most_tokens,
                     "tokens to generate at most (default: until the model ends or the context is full)");
-  arguments.integer("--ctx", ctx_, 1, most_tokens,
+  arguments.integer("--ctx", ctx_, 1, std::numeric_limits<std::int32_t>::max(),
                     "context in tokens, prompt and completion together (default: what the model was trained for, at "
                     "most 4096)");
   arguments.choice("--kv", kv_, {"f16", "f32"}, "how the KV cache is stored");

@@ -1,28 +1,31 @@
 #include "cli/input.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
 #include "base/json.h"
+#include "base/read_file.h"
 #include "base/utf8.h"
 #include "cli/arguments.h"
 
 namespace knapsack {
 namespace {
 
-Result<std::string> read_stdin(std::size_t limit) {
-  std::string text;
-  while (true) {
-    const std::size_t had = text.size();
-    text.resize(had + (1 << 16));
-    const ssize_t n = ::read(STDIN_FILENO, text.data() + had, text.size() - had);
-    text.resize(had + static_cast<std::size_t>(n > 0 ? n : 0));
-    if (n == 0) return text;
-    if (n < 0 && errno != EINTR) return bad_input("standard input: cannot read: {}", std::strerror(errno));
-    if (text.size() > limit) return bad_input("standard input: more than the {} bytes allowed here", limit);
-  }
+bool is_pipe(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISFIFO(status.st_mode);
+}
+
+Result<std::string> read_bytes(const std::string& path, std::size_t limit) {
+  if (path == "-") return read_to_end(STDIN_FILENO, input_name(path), limit);
+  if (!is_pipe(path)) return read_text_file(path, limit);
+  const Descriptor pipe(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (pipe.get() < 0) return bad_input("{}: cannot open: {}", path, std::strerror(errno));
+  return read_to_end(pipe.get(), path, limit);
 }
 
 }  // namespace
@@ -30,7 +33,7 @@ Result<std::string> read_stdin(std::size_t limit) {
 std::string input_name(const std::string& path) { return path == "-" ? "standard input" : path; }
 
 Result<std::string> read_text(const std::string& path, std::size_t limit) {
-  TRY(std::string text, path == "-" ? read_stdin(limit) : read_text_file(path, limit));
+  TRY(std::string text, read_bytes(path, limit));
   if (!is_valid_utf8(text))
     return bad_input("{}: expected text in UTF-8, found something else at byte {}", input_name(path),
                      valid_utf8_prefix(text));

@@ -16,7 +16,8 @@ namespace knapsack {
 // How messages name the file; "-" is standard input.
 std::string input_name(const std::string& path);
 
-// A text in UTF-8, at most `limit` bytes, from a file, or from standard input for "-".
+// A text in UTF-8, at most `limit` bytes, from a file or a pipe (`-f <(command)`), or from
+// standard input for "-".
 Result<std::string> read_text(const std::string& path, std::size_t limit);
 
 // The error for something that stood in `origin` (an input_name); empty: on the command line.

@@ -1,11 +1,13 @@
 #include "cli/model.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <filesystem>
-#include <fstream>
 #include <string_view>
 
 #include "base/log.h"
+#include "base/read_file.h"
 #include "import/model_text.h"
 #include "report/progress.h"
 
@@ -72,9 +74,10 @@ Result<std::shared_ptr<const Tokenizer>> open_tokenizer(const Context& context, 
 }
 
 bool begins_as_gguf(const std::string& path) {
+  const auto file = open_regular(path);  // not a pipe: what was looked at would be gone
   std::array<char, 4> magic{};
-  std::ifstream file(path, std::ios::binary);
-  return file.read(magic.data(), magic.size()) && std::string_view(magic.data(), magic.size()) == "GGUF";
+  return file && ::read(file->descriptor.get(), magic.data(), magic.size()) == ssize_t{magic.size()} &&
+         std::string_view(magic.data(), magic.size()) == "GGUF";
 }
 
 }  // namespace knapsack

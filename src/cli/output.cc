@@ -40,6 +40,7 @@ void prepare_standard_streams() {
   for (const auto& [fd, mode] : {std::pair{0, O_RDONLY}, {1, O_RDONLY}, {2, O_WRONLY}})
     if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) ::open("/dev/null", mode);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files (ulimit -f): write() then fails with EFBIG
 }
 
 void say(std::string_view text) {

@@ -24,7 +24,8 @@ class Output {
   bool used_ = false;
 };
 
-// Makes sure that descriptors 0 to 2 are taken, so that no file we open becomes "standard output"; ignores SIGPIPE.
+// Makes sure that descriptors 0 to 2 are taken, so that no file we open becomes "standard output"; ignores SIGPIPE
+// and SIGXFSZ, whose write() fails all the same.
 void prepare_standard_streams();
 
 // On stderr in one write, so that lines of several processes do not mix; nothing can be done where it fails.

@@ -88,6 +88,8 @@ class Reader {
       return usage_error("{}: expected one of {}, found {}; {}", argument.display(), fmt::join(argument.choices, ", "),
                          in_quotes(value), hint());
     }
+    if (argument.path() && value.empty())
+      return usage_error("{}: expected a file name, found an empty one; {}", argument.display(), hint());
     if (!argument.path() && !is_valid_utf8(value))
       return usage_error("{}: expected text in UTF-8, found something else at byte {}; {}", argument.display(),
                          valid_utf8_prefix(value), hint());

@@ -77,6 +77,35 @@ TEST(AtomicFile, TwoAtOnceDoNotMeet) {
   EXPECT_EQ(entries(dir), 1U);
 }
 
+TEST(AtomicFile, WhatAKilledProcessLeftIsNotInTheWay) {
+  const TempDir dir;
+  // In a container every process may have the same id. The serial numbers to come are not known here: take many.
+  for (int i = 0; i < 200; ++i)
+    write_file(dir.file("out.tmp-" + std::to_string(getpid()) + "-" + std::to_string(i)), "");
+  auto file = AtomicFile::create(dir.file("out"));
+  ASSERT_TRUE(file.has_value()) << file.error().message;
+  ASSERT_TRUE(file->write("x").has_value());
+  ASSERT_TRUE(file->commit().has_value());
+  EXPECT_EQ(read_file(dir.file("out")), "x");
+}
+
+TEST(AtomicFile, ANameMayBeAsLongAsAFolderTakes) {
+  const TempDir dir;
+  std::string name(240, 'n');
+  for (int i = 0; i < 5; ++i) name += "\xe4\xb8\xad";  // 255 bytes: the cut falls among these
+  for (const std::string& path : {dir.file(name), dir.file(name.substr(0, 252))}) {
+    auto file = AtomicFile::create(path);
+    ASSERT_TRUE(file.has_value()) << file.error().message;
+    ASSERT_TRUE(file->write("x").has_value());
+    ASSERT_TRUE(file->commit().has_value());
+    EXPECT_EQ(read_file(path), "x");
+  }
+  EXPECT_EQ(entries(dir), 2U);
+  const auto longer = AtomicFile::create(dir.file(name + "x"));
+  ASSERT_FALSE(longer.has_value());
+  EXPECT_EQ(longer.error().code, Code::usage);
+}
+
 TEST(AtomicFile, NoFolder) {
   const TempDir dir;
   const auto file = AtomicFile::create(dir.file("absent/out"));

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/lost_page.h"
 #include "support/support.h"
 
 namespace knapsack::testing {
@@ -50,7 +51,8 @@ TEST(MappedFile, RefusesWhatIsNoFile) {
   EXPECT_NE(refusal(dir.file("absent")).find("No such file"), std::string::npos);
   EXPECT_NE(refusal("/dev/null").find("a regular file"), std::string::npos);
   ASSERT_EQ(mkfifo(dir.file("pipe").c_str(), 0600), 0);
-  EXPECT_NE(refusal(dir.file("pipe")).find("a regular file"), std::string::npos);  // and does not wait for a writer
+  EXPECT_NE(refusal(dir.file("pipe")).find("a regular file, found a pipe"),
+            std::string::npos);  // and does not wait for a writer
   std::filesystem::create_symlink(dir.file("absent"), dir.file("dangling"));
   EXPECT_NE(refusal(dir.file("dangling")).find("No such file"), std::string::npos);
 }
@@ -68,6 +70,29 @@ TEST(MappedFile, Unreadable) {
   write_file(dir.file("f"), "x");
   ASSERT_EQ(chmod(dir.file("f").c_str(), 0), 0);
   EXPECT_NE(refusal(dir.file("f")).find("Permission denied"), std::string::npos);
+}
+
+TEST(MappedFile, ALostPageIsToldWithItsFile) {
+  const TempDir dir;
+  write_file(dir.file("f"), std::string(10'000, 'x'));
+  const auto file = MappedFile::open(dir.file("f"));
+  ASSERT_TRUE(file.has_value());
+  const std::byte* begin = (*file)->bytes().data();
+  std::filesystem::resize_file(dir.file("f"), 100);
+  const auto error = lost_page(begin + 5000);
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->code, Code::bad_input);
+  EXPECT_TRUE(error->message.starts_with(
+      dir.file("f") + ": byte 5000 is gone: the file had 10000 bytes when it was opened and has 100 now"))
+      << error->message;
+  EXPECT_TRUE(lost_page(begin + 9999).has_value());
+  EXPECT_FALSE(lost_page(begin - 1).has_value());
+  EXPECT_FALSE(lost_page(&dir).has_value());
+  EXPECT_FALSE(lost_page(nullptr).has_value());
+}
+
+TEST(TextFile, HoldsWhatTheSystemMakesUpAsItIsRead) {
+  EXPECT_FALSE(read_text_file("/proc/version")->empty());  // whose size is said to be 0
 }
 
 TEST(TextFile, IsCapped) {

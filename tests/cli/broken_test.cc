@@ -1,8 +1,10 @@
 // Broken files end to end: each is refused with its exit code and one message, in little memory, with nothing written.
 // The parsers' own tests (tests/files, tests/import, tests/text) take the cases apart; here the whole program meets
 // them.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -184,6 +186,72 @@ TEST(BrokenFolder, IsRefusedByEveryCommand) {
     testing::write_file(model + "/config.json", broken.config);
     ASSERT_NO_FATAL_FAILURE(expect_refused(model, broken.code, broken.what));
   }
+}
+
+testing::CommandResult shell(const std::string& script, const TempDir& folder) {
+  return run({"bash", "-c", "cd '" + folder.path().string() + "' || exit\n" + script}, "", {"KNAPSACK=" + binary()});
+}
+
+// The weights are mapped: cutting the file takes its pages away from under the program.
+TEST(BrokenGguf, CutWhileItIsInUse) {
+  TempDir folder;
+  testing::write_file(folder.file("m.gguf"), good_gguf());
+  const auto result = shell(
+      "(echo hello; until [ -s out ]; do sleep 0.02; done; truncate -s 4096 m.gguf; echo again) | "
+      "\"$KNAPSACK\" chat m.gguf -n 3 -q > out",
+      folder);
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  EXPECT_TRUE(result.err.starts_with("knapsack: error: m.gguf: byte ")) << result.err;
+  EXPECT_NE(result.err.find("and has 4096 now"), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find('\n'), result.err.size() - 1) << result.err;
+
+  testing::write_file(folder.file("m.gguf"), good_gguf());
+  const auto json = shell(
+      "mkfifo talk; (exec 3> talk; echo hello >&3; sleep 1; truncate -s 4096 m.gguf; echo again >&3) & "
+      "\"$KNAPSACK\" chat m.gguf -n 3 -q --json < talk",
+      folder);
+  EXPECT_EQ(json.exit_code, 3) << json.err;
+  EXPECT_TRUE(json.out.starts_with("{\"error\": {\"code\": 3, \"message\": \"m.gguf: byte ")) << json.out;
+}
+
+// ulimit -f: the signal that comes with it must not end the program before it has tidied up.
+TEST(Limits, AFileThatMayNotGrowIsAResourceErrorAndLeavesNothing) {
+  TempDir folder;
+  for (const std::string& words : {"convert '" + talker + "' -o out", "logits '" + talker + "' --ids 1,2,3 -o out"}) {
+    const auto result = shell("ulimit -f 2; \"$KNAPSACK\" " + words, folder);
+    EXPECT_EQ(result.exit_code, 5) << result.err;
+    EXPECT_TRUE(result.err.starts_with("knapsack: error: out: cannot write: ")) << result.err;
+    EXPECT_EQ(entries(folder.path()), 0U) << words;
+  }
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)  // whose shadow memory is larger than any limit here
+TEST(Limits, TooLittleMemoryIsAResourceErrorWherever) {
+  TempDir folder;
+  int refused = 0;
+  // From too little for the first thread to enough, so that it runs out in every part, the tokenizer's too.
+  for (int mib = 20; mib < 90; mib += 2) {
+    const auto result =
+        shell(fmt::format("ulimit -v {}; \"$KNAPSACK\" tokenize '{}' hello", mib * 1024, talker), folder);
+    if (result.out.empty() && result.exit_code != 127) {  // 127: not even its libraries
+      ++refused;
+      ASSERT_EQ(result.exit_code, 5) << mib << ": " << result.err;
+      ASSERT_TRUE(result.err.starts_with("knapsack: error: ")) << result.err;
+    }
+  }
+  EXPECT_GT(refused, 0);
+}
+#endif
+
+TEST(Limits, ProcessorTimeThatIsUsedUpLeavesNothing) {
+  TempDir folder;
+  const auto result = shell("\"$KNAPSACK\" logits '" + talker +
+                                "' --ids-file <(for i in $(seq 30000); do echo 1; done) -q -o out & job=$!; "
+                                "until [ -n \"$(ls)\" ]; do sleep 0.01; done; kill -XCPU $job; wait $job",
+                            folder);
+  EXPECT_EQ(result.exit_code, 128 + SIGXCPU) << result.err;
+  EXPECT_EQ(entries(folder.path()), 0U);
 }
 
 TEST(BrokenFolder, AMissingShardIsNamed) {

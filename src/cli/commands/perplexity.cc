@@ -21,8 +21,9 @@ class PerplexityCommand final : public Command {
     model_argument(arguments, model_);
     arguments.positional("FILE", file_, "the text, UTF-8; - is standard input").complete = Complete::file;
     arguments.choice("--method", method_, {"sliding", "llama"}, "how the text is cut");
-    arguments.integer("--window,--ctx-chunk", options_.window, 2, 1 << 24, "tokens a window");
-    arguments.integer("--stride", options_.stride, 1, 1 << 24, "sliding: tokens from one window's start to the next");
+    arguments.integer("--ctx-chunk,--window", options_.window, 4, 1 << 24, "tokens a window");
+    arguments.integer("--stride", options_.stride, 1, 1 << 24, "sliding: tokens from one window's start to the next")
+        .fallback = "half the window";
     arguments.integer("--max-tokens", max_tokens_, 2, std::int64_t{1} << 31, "use only the text's first tokens");
     arguments.choice("--kv", kv_, {"f16", "f32"}, "how the KV cache is stored");
     arguments.example("knapsack perplexity model.gguf text.txt", "PPL, bits per byte and speed");
@@ -33,6 +34,7 @@ class PerplexityCommand final : public Command {
   Result<int> run(Context& context) override {
     constexpr std::size_t most_bytes = std::size_t{256} << 20;
     options_.method = method_ == "llama" ? PerplexityMethod::llama : PerplexityMethod::sliding;
+    if (options_.stride == 0) options_.stride = options_.window / 2;
     if (options_.stride > options_.window)
       return usage_error("--stride {} is more than --window {}: tokens between the windows would be left out",
                          options_.stride, options_.window);

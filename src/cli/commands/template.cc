@@ -16,8 +16,10 @@ class TemplateCommand final : public Command {
     arguments.about(
         "Standard output is the rendered text and nothing else, without a line end of its own. With a MODEL, "
         "its special tokens (bos_token ...) are variables too, unless the file sets them.");
-    arguments.positional("TEMPLATE", source_, "a Jinja file (.jinja), or a model whose own template to use").complete =
-        Complete::model;
+    arguments
+        .positional("TEMPLATE", source_,
+                    "a Jinja file (.jinja; - is standard input), or a model whose own template to use")
+        .complete = Complete::model;
     Argument& vars = arguments.text("--vars", "FILE", vars_,
                                     "JSON object with messages, tools, add_generation_prompt and any other variable; "
                                     "- is standard input");
@@ -38,6 +40,8 @@ class TemplateCommand final : public Command {
       if (auto known = render_chat_template("", "{}", clock_, "--clock"); !known)
         return usage_error("{}", known.error().message);
     }
+    if (source_ == "-" && vars_ == "-")
+      return usage_error("TEMPLATE and --vars both want standard input; name a file for one of them");
     TRY(const std::string vars_text, read_text(vars_, most_bytes));
     TRY(json::object variables, parse_json_object(vars_text, input_name(vars_)));
     std::string source;
@@ -48,7 +52,7 @@ class TemplateCommand final : public Command {
       complete_variables(variables, special);
       source = text.chat_template;
     } else {
-      TRY(source, read_text_file(source_, most_bytes));
+      TRY(source, read_text(source_, most_bytes));
       complete_variables(variables, {});
     }
     TRY(const std::string text, render_chat_template(source, json::serialize(variables), clock_, source_));

@@ -25,6 +25,9 @@ typedef struct {
 void knap_free(knap_bytes bytes);
 void knap_free_ids(knap_ids ids);
 
+/* Called when memory cannot be had, before Rust aborts; it should end the process, and must not unwind. Once. */
+void knap_when_out_of_memory(void (*tell)(void));
+
 /* Tokenizer. `json` is the text of a tokenizer.json. On failure `error` (or `out`, where there is no error) holds the
  * message. */
 typedef struct knap_tokenizer knap_tokenizer;
@@ -52,7 +55,7 @@ int32_t knap_template_render(const char* source, size_t source_len, const char* 
                              const char* clock, size_t clock_len, knap_bytes* out);
 
 /* Line editor. `history` is a file's path, or empty for none. read returns 0 with a line in `out`, 1 for Ctrl-C,
- * 2 for Ctrl-D or the end of input, 3 with a message in `out`. */
+ * 2 for Ctrl-D or the end of input, 3 with a message in `out`, 4 when what was typed is not UTF-8. */
 typedef struct knap_line_editor knap_line_editor;
 int32_t knap_line_editor_open(const char* history, size_t len, size_t capacity, knap_line_editor** out,
                               knap_bytes* error);

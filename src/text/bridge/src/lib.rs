@@ -5,6 +5,7 @@
 mod boundary;
 mod jinja;
 mod line_editor;
+mod memory;
 mod stream;
 mod template;
 mod tokenizer;
