@@ -197,6 +197,12 @@ Result<void> copy_gguf(const GgufFile& file, DType type, GgufWriter& writer, std
   return {};
 }
 
+// The writers of keys know the model, but not which one it is.
+Result<void> of_model(const std::string& path, Result<void> done) {
+  if (!done) done.error().message.insert(0, path + ": ");
+  return done;
+}
+
 }  // namespace
 
 Result<Conversion> convert_to_gguf(const std::string& path, const std::string& out, DType type,
@@ -216,8 +222,8 @@ Result<Conversion> convert_to_gguf(const std::string& path, const std::string& o
     writer.add_string("general.architecture", opened.row->gguf);
     writer.add_string("general.name", model_name(path));
     writer.add_u32("general.file_type", file_type(type));
-    TRY_VOID(write_config_keys(*opened.row, opened.out.config, writer, conversion.warnings));
-    TRY_VOID(write_tokenizer_keys(opened.out, writer, conversion.warnings));
+    TRY_VOID(of_model(path, write_config_keys(*opened.row, opened.out.config, writer, conversion.warnings)));
+    TRY_VOID(of_model(path, write_tokenizer_keys(opened.out, writer, conversion.warnings)));
     for (const WeightEntry& entry : spec.entries()) converter.add(entry);
   }
   TRY_VOID(writer.write(out, [&](std::uint64_t done, std::uint64_t all) {

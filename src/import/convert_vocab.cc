@@ -192,8 +192,9 @@ Result<void> write_special(const Imported& model, const Vocabulary& vocabulary, 
   std::int64_t eos = id_of("eos_token");
   std::int64_t eot = -1;
   for (const auto id : model.eos_ids) {
+    if (id >= model.config.vocab) continue;  // no such token; a GGUF that named it would be refused
     if (eos < 0) eos = id;
-    if (id != eos && eot < 0 && id < model.config.vocab) eot = id;
+    if (id != eos && eot < 0) eot = id;
   }
   put("bos_token_id", id_of("bos_token"));
   put("eos_token_id", eos);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "cli/commands/command.h"
 #include "cli/model.h"
+#include "cli/output_file.h"
 #include "report/progress.h"
 #include "report/terminal.h"
 
@@ -58,14 +59,8 @@ class ConvertCommand final : public Command {
  private:
   // The model must survive: neither it, nor a file of its folder, may be written over.
   [[nodiscard]] Result<void> check_output() const {
+    TRY_VOID(not_the_model(output_, model_));
     std::error_code ignored;
-    if (!fs::exists(output_, ignored)) return {};
-    std::vector<fs::path> sources{model_};
-    if (fs::is_directory(model_, ignored))
-      for (const auto& entry : fs::directory_iterator(model_, ignored)) sources.push_back(entry.path());
-    for (const auto& source : sources)
-      if (fs::equivalent(output_, source, ignored))
-        return usage_error("{}: this is the model itself; name another file with -o", output_);
     if (fs::is_regular_file(output_, ignored) && !force_)
       return usage_error("{}: there is such a file already; --force replaces it", output_);
     return {};

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <limits>
 
 #include "base/atomic_file.h"
 #include "base/clock.h"
@@ -8,6 +9,7 @@
 #include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/model.h"
+#include "cli/output_file.h"
 #include "report/progress.h"
 
 namespace knapsack {
@@ -41,7 +43,8 @@ class LogitsCommand final : public Command {
     Argument& out = arguments.text("-o,--output", "FILE", output_, "the .npy file to write; - is standard output");
     out.required = true;
     out.complete = Complete::file;
-    arguments.integer("--ctx", ctx_, 1, std::int64_t{1} << 31, "context in tokens (default: as many as there are ids)");
+    arguments.integer("--ctx", ctx_, 1, std::numeric_limits<std::int32_t>::max(),
+                      "context in tokens (default: as many as there are ids)");
     arguments.example("knapsack logits model.gguf --ids 1,2,3 -o logits.npy",
                       "then in Python: numpy.load(\"logits.npy\").shape == (3, vocabulary)");
   }
@@ -50,6 +53,7 @@ class LogitsCommand final : public Command {
     if (ids_.has_value() == ids_file_.has_value())
       return usage_error("expected one of --ids and --ids-file; see `knapsack logits --help`");
     if (output_ == "-" && context.json) return usage_error("-o - and --json both want standard output; name a file");
+    if (output_ != "-") TRY_VOID(not_the_model(output_, model_));
     std::string text = ids_.value_or("");
     if (ids_file_) {
       TRY(text, read_text(*ids_file_, most_ids_bytes));
