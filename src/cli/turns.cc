@@ -88,6 +88,8 @@ Result<std::optional<std::string>> Turns::next() {
     while (there && text.find(fence) == std::string::npos) {
       TRY(there, add_line());
     }
+    if (!there && editor_ == nullptr)
+      return bad_input("standard input: a text that begins with \"\"\" ends without them; close it with \"\"\"");
     if (!there) return std::optional<std::string>();
     text.erase(text.find(fence));
     if (text.starts_with('\n')) text.erase(0, 1);

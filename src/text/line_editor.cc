@@ -23,6 +23,8 @@ class BridgeEditor final : public LineEditor {
         return Input{Event::interrupted, {}};
       case 2:
         return Input{Event::end, {}};
+      case 4:
+        return bad_input("expected text in UTF-8, the terminal sent something else; that line is not taken");
       default:
         return out_of_resource("cannot read from the terminal: {}", text);
     }

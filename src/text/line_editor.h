@@ -22,7 +22,8 @@ class LineEditor {
     Event event = Event::end;
     std::string text;  // of Event::line, without the final newline; continuation backslashes are gone
   };
-  // Waits for the person. The terminal is as it was when this returns.
+  // Waits for the person. The terminal is as it was when this returns. Keys that are not UTF-8 are `bad_input`, after
+  // which reading may go on.
   virtual Result<Input> read(std::string_view prompt) = 0;
   // Puts a line into the history, and into its file. Failing to write the file is an error that may be ignored.
   virtual Result<void> remember(std::string_view line) = 0;

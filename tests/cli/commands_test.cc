@@ -153,6 +153,26 @@ TEST(Input, WhoseMistakeItIs) {
       << told.err;
 }
 
+TEST(Input, APipeIsReadAndADeviceIsNot) {
+  const auto shell = [](const std::string& script) {
+    return run({"bash", "-c", script}, "", {"KNAPSACK=" + binary(), "MODEL=" + talker});
+  };
+  const std::string ids = knapsack({"tokenize", talker, "hello"}).out;
+  EXPECT_EQ(shell("\"$KNAPSACK\" tokenize \"$MODEL\" -f <(printf hello)").out, ids);
+  EXPECT_EQ(shell("printf hello | \"$KNAPSACK\" tokenize \"$MODEL\" -f /dev/stdin").out, ids);
+  EXPECT_EQ(shell("\"$KNAPSACK\" template <(printf '{{ a }}') --vars <(printf '{\"a\": 5}')").out, "5");
+  EXPECT_EQ(shell("printf '{{ a }}' | \"$KNAPSACK\" template - --vars <(printf '{\"a\": 5}')").out, "5");
+  expect_error(knapsack({"template", "-", "--vars", "-"}), 2);
+  expect_error(knapsack({"tokenize", talker, "-f", "/dev/zero"}), 3);
+  expect_error(shell("\"$KNAPSACK\" inspect <(printf GGUF)"), 3);
+}
+
+TEST(Input, AnEmptyNameIsUsage) {
+  expect_error(knapsack({"inspect", ""}), 2);
+  expect_error(knapsack({"tokenize", talker, "-f", ""}), 2);
+  expect_error(knapsack({"convert", talker, "-o", ""}), 2);
+}
+
 TEST(Run, AMemoryItCannotHaveIsAResourceError) {
   expect_error(knapsack({"run", talker, "-p", "a", "--ctx", "2147483647"}), 5);
 }
@@ -188,6 +208,10 @@ TEST(Chat, TurnsComeFromAPipe) {
   EXPECT_EQ(turn.at("prompt").as_string(), "again");
   EXPECT_EQ(result.out, std::string(json.at("turns").as_array()[0].as_object().at("text").as_string()) + "\n" +
                             std::string(turn.at("text").as_string()) + "\n");
+}
+
+TEST(Chat, ATextFromAPipeThatIsNeverClosedIsNotDropped) {
+  expect_error(knapsack({"chat", talker, "-n", "2", "-q"}, "\"\"\"one\ntwo\n"), 3);
 }
 
 TEST(Chat, SavesLoadsAndForgets) {
@@ -319,6 +343,54 @@ TEST(Convert, TheResultHasTheSameLogits) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "nothing else is left";
 }
 
+TEST(Outputs, TheModelIsNeverWrittenOver) {
+  TempDir folder;
+  const std::string model = folder.file("model"), gguf = folder.file("m-00001-of-00002.gguf");
+  std::filesystem::copy(talker, model);
+  ASSERT_EQ(knapsack({"convert", talker, "-o", gguf}).exit_code, 0);
+  std::filesystem::create_symlink(gguf, folder.file("link.gguf"));
+  testing::write_file(folder.file("m-00002-of-00002.gguf"), "part");
+  const std::vector<std::pair<std::string, std::string>> cases{{gguf, gguf},
+                                                               {gguf, folder.file("link.gguf")},
+                                                               {folder.file("link.gguf"), gguf},
+                                                               {gguf, folder.file("m-00002-of-00002.gguf")},
+                                                               {model, model + "/model.safetensors"},
+                                                               {model, model + "/tokenizer.json"}};
+  for (const auto& [source, output] : cases) {
+    const std::string before = testing::read_file(output);
+    expect_error(knapsack({"convert", source, "-o", output, "--force"}), 2);
+    expect_error(knapsack({"logits", source, "--ids", "1", "-o", output}), 2);
+    EXPECT_EQ(knapsack({"chat", source, "-q"}, "/save " + output + "\n").exit_code, 2);
+    EXPECT_EQ(testing::read_file(output), before);
+  }
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_EQ(knapsack({"logits", model, "--ids", "1", "-o", model + "/logits.npy"}).exit_code, 0);
+    EXPECT_EQ(knapsack({"convert", model, "-o", model + "/m.gguf", "--force"}).exit_code, 0);
+  }
+}
+
+TEST(Convert, AnEndTokenBeyondTheVocabularyIsLeftOut) {
+  TempDir folder;
+  const std::string model = folder.file("model");
+  std::filesystem::copy(talker, model);
+  for (const char* name : {"config.json", "generation_config.json", "tokenizer_config.json"}) {
+    auto object = *parse_json_object(testing::read_file(model + "/" + name), name);
+    object.erase("eos_token");
+    if (std::string_view(name) != "tokenizer_config.json") object["eos_token_id"] = 5000;
+    testing::write_file(model + "/" + name, json::serialize(object));
+  }
+  ASSERT_EQ(knapsack({"convert", model, "-o", folder.file("m.gguf")}).exit_code, 0);
+  const auto reopened = knapsack({"inspect", folder.file("m.gguf")});
+  EXPECT_EQ(reopened.exit_code, 0) << reopened.err;
+}
+
+TEST(Convert, WhatGgufHasNoPlaceForIsToldWithTheModelsName) {
+  TempDir folder;
+  const auto result = knapsack({"convert", mute, "-o", folder.file("m.gguf")});
+  expect_error(result, 4);
+  EXPECT_NE(result.err.find(mute + ": "), std::string::npos) << result.err;
+}
+
 TEST(Perplexity, BothMethodsReport) {
   const std::string text = testing::data_path("data/perplexity.txt").string();
   for (const char* method : {"sliding", "llama"}) {
@@ -331,6 +403,9 @@ TEST(Perplexity, BothMethodsReport) {
   }
   expect_error(knapsack({"perplexity", talker, "-"}, ""), 3);
   expect_error(knapsack({"perplexity", talker, text, "--window", "32", "--stride", "64"}), 2);
+  expect_error(knapsack({"perplexity", talker, text, "--window", "3"}), 2);
+  EXPECT_EQ(object_of(knapsack({"perplexity", talker, text, "--window", "32", "--json", "-q"})).at("stride").as_int64(),
+            16);
   expect_error(knapsack({"perplexity", talker, "no/such/file"}), 3);
 }
 

@@ -171,6 +171,28 @@ TEST(ChatTerminal, SeveralLinesAreOneText) {
   EXPECT_NE(testing::read_file(folder.file("talk")).find("\"content\": \"one\\ntwo\""), std::string::npos);
 }
 
+TEST(ChatTerminal, WhatIsTypedOrPastedAheadIsNotLost) {
+  TempDir folder;
+  Terminal terminal({"chat", talker, "-n", "2", "--greedy"}, {"KNAPSACK_HISTORY=", "TERM=xterm"});
+  terminal.wait_for("> ");
+  terminal.type("first\r\"\"\"second\rthird\"\"\"\r/save " + folder.file("talk") + "\r");
+  terminal.wait_for("4 messages saved");
+  EXPECT_NE(testing::read_file(folder.file("talk")).find("\"content\": \"second\\nthird\""), std::string::npos);
+}
+
+TEST(ChatTerminal, KeysThatAreNotUtf8AreToldAndTheTalkGoesOn) {
+  Terminal terminal({"chat", talker, "-n", "2", "--greedy"}, {"KNAPSACK_HISTORY=", "TERM=xterm", "NO_COLOR=1"});
+  terminal.wait_for("> ");
+  terminal.type("caf\xe9\r");
+  terminal.wait_for("error: expected text in UTF-8");
+  terminal.wait_for("> ");
+  terminal.type("hello\r");
+  terminal.wait_for("tokens/s");
+  terminal.wait_for("> ");
+  terminal.type("\x04");
+  EXPECT_EQ(terminal.exit_code(), 0);
+}
+
 TEST(ChatTerminal, CtrlCStopsTheAnswerAndAtThePromptLeaves) {
   Terminal terminal({"chat", talker, "--ctx", "200000", "--ignore-eos", "--greedy"},
                     {"KNAPSACK_HISTORY=", "TERM=xterm"});

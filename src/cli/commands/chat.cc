@@ -9,6 +9,7 @@
 #include "cli/generated.h"
 #include "cli/generation_flags.h"
 #include "cli/model.h"
+#include "cli/output_file.h"
 #include "cli/streaming.h"
 #include "cli/turns.h"
 #include "report/terminal.h"
@@ -88,7 +89,12 @@ class ChatCommand final : public Command {
                       session_->ctx()));
     int code = 0;
     while (code == 0 || turns.interactive()) {
-      TRY(auto text, turns.next());
+      auto said = turns.next();
+      if (!said && turns.interactive() && said.error().code == Code::bad_input) {
+        print_error(said.error());
+        continue;
+      }
+      TRY(auto text, std::move(said));
       if (!text) break;
       if (text->find_first_not_of(" \t\n") == std::string::npos) continue;
       Result<int> done = 0;
@@ -163,6 +169,7 @@ class ChatCommand final : public Command {
     } else if (command == "/save" || command == "/load") {
       if (rest.empty()) return usage_error("{} needs a file name", command);
       if (command == "/save") {
+        TRY_VOID(not_the_model(rest, model_));
         TRY_VOID(save_conversation(conversation_, rest));
         say(fmt::format("{}: {} messages saved\n", rest, conversation_.messages.size()));
       } else {

@@ -1,5 +1,8 @@
 //! A line editor for `chat`. Works in UTF-8 whatever the locale says.
 
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use rustyline::completion::Completer;
@@ -38,6 +41,7 @@ const LINE: i32 = 0;
 const INTERRUPTED: i32 = 1;
 const END: i32 = 2;
 const FAILED: i32 = 3;
+const NOT_UTF8: i32 = 4;
 
 fn open(history: &[u8], capacity: usize) -> Result<LineEditor, String> {
     let config = Config::builder()
@@ -51,7 +55,7 @@ fn open(history: &[u8], capacity: usize) -> Result<LineEditor, String> {
     editor.set_helper(Some(Continued));
     let history = match history {
         [] => None,
-        path => Some(PathBuf::from(std::str::from_utf8(path).map_err(|e| format!("history file's name: {e}"))?)),
+        path => Some(PathBuf::from(OsStr::from_bytes(path))),
     };
     if let Some(path) = &history {
         // A history that is absent or unreadable is an empty one: losing it must not keep anyone from talking.
@@ -66,6 +70,7 @@ impl LineEditor {
             Ok(line) => Ok((LINE, line.replace("\\\n", "\n"))),
             Err(ReadlineError::Interrupted) => Ok((INTERRUPTED, String::new())),
             Err(ReadlineError::Eof) => Ok((END, String::new())),
+            Err(ReadlineError::Io(e)) if e.kind() == ErrorKind::InvalidData => Ok((NOT_UTF8, String::new())),
             Err(e) => Err(e.to_string()),
         }
     }
