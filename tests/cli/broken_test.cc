@@ -197,7 +197,8 @@ TEST(BrokenGguf, CutWhileItIsInUse) {
   TempDir folder;
   testing::write_file(folder.file("m.gguf"), good_gguf());
   const auto result = shell(
-      "(echo hello; until [ -s out ]; do sleep 0.02; done; truncate -s 4096 m.gguf; echo again) | "
+      "(echo hello; for i in $(seq 1000); do [ -s out ] && break; sleep 0.02; done; truncate -s 4096 m.gguf; echo "
+      "again) | "
       "\"$KNAPSACK\" chat m.gguf -n 3 -q > out",
       folder);
   EXPECT_EQ(result.exit_code, 3) << result.err;
@@ -246,10 +247,11 @@ TEST(Limits, TooLittleMemoryIsAResourceErrorWherever) {
 
 TEST(Limits, ProcessorTimeThatIsUsedUpLeavesNothing) {
   TempDir folder;
-  const auto result = shell("\"$KNAPSACK\" logits '" + talker +
-                                "' --ids-file <(for i in $(seq 30000); do echo 1; done) -q -o out & job=$!; "
-                                "until [ -n \"$(ls)\" ]; do sleep 0.01; done; kill -XCPU $job; wait $job",
-                            folder);
+  const auto result =
+      shell("\"$KNAPSACK\" logits '" + talker +
+                "' --ids-file <(for i in $(seq 30000); do echo 1; done) -q -o out & job=$!; "
+                "for i in $(seq 1000); do [ -n \"$(ls)\" ] && break; sleep 0.01; done; kill -XCPU $job; wait $job",
+            folder);
   EXPECT_EQ(result.exit_code, 128 + SIGXCPU) << result.err;
   EXPECT_EQ(entries(folder.path()), 0U);
 }
