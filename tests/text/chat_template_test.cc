@@ -73,5 +73,22 @@ TEST(ChatTemplate, SnippetsAsPythonRendersThem) {
   EXPECT_EQ(wrong, 0) << "of " << all.at("cases").as_array().size();
 }
 
+TEST(ChatTemplate, BombsAreErrors) {
+  const std::string doubled =
+      "{% set ns = namespace(s=[]) %}{% for i in range(99) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}";
+  for (const std::string& source :
+       {std::string("{% for i in range(10**12) %}x{% endfor %}"), std::string("{{ 'x' * 10**12 }}"),
+        std::string("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"), std::string("{{ [1] * 10**9 }}"),
+        std::string("{% set ns = namespace(s='x') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}"),
+        doubled + "{{ ns.s }}", doubled + "{{ ns.s | string | length }}", doubled + "{{ ns.s | tojson }}",
+        std::string("{% set ns = namespace(s=[]) %}{% for i in range(9999) %}{% set ns.s = [ns.s] %}{% endfor %}"),
+        "{{ " + std::string(100'000, '(') + " }}", "{{ " + std::string(100'000, '-') + "1 }}",
+        std::string("{{ '%999999999d' % 1 }}"), std::string("{{ 2 ** 9999 }}")}) {
+    auto text = render_chat_template(source, "{}", std::nullopt, "bomb");
+    ASSERT_FALSE(text.has_value()) << source.substr(0, 100);
+    EXPECT_EQ(text.error().code, Code::bad_input);
+  }
+}
+
 }  // namespace
 }  // namespace knapsack

@@ -123,7 +123,7 @@ pub fn render(statements: &[Statement], variables: Bindings, clock: Clock) -> Ou
     machine.closed_over.iter().for_each(|scope| scope.names.borrow_mut().clear());
     root.names.borrow_mut().clear();
     machine.namespaces.iter().for_each(|n| drop(n.replace(Dict::default())));
-    result.map(|_| out)
+    result.and_then(|_| operators::text_fits(out.len())).map(|_| out)
 }
 
 impl Machine {
@@ -269,6 +269,7 @@ impl Machine {
     fn captured(&mut self, body: &[Statement], scope: &Scope) -> Outcome<String> {
         let mut text = String::new();
         self.deeper(|m| m.run(body, scope, &mut text))?;
+        operators::text_fits(text.len())?;
         Ok(text)
     }
 
@@ -451,6 +452,8 @@ impl Machine {
             }
         };
         self.spend_on(&value)?;
+        // Printing stops beyond the limit, and what is cut short is no result.
+        operators::text_fits(value.as_str().map_or(0, str::len))?;
         if value.depth() > DEEPEST_VALUE {
             return Err(Error::new(format!("lists and dicts nest deeper than {DEEPEST_VALUE} levels")));
         }
