@@ -19,11 +19,10 @@ pub unsafe extern "C" fn knap_template_render(
         std::str::from_utf8(lent(data, len)).map_err(|e| format!("{what} is not UTF-8 at byte {}", e.valid_up_to()))
     };
     finish(
-        guarded(|| {
-            let source = text(source, source_len, "the template")?;
+        text(source, source_len, "the template").and_then(|source| {
             let variables = text(variables, variables_len, "the list of variables")?;
             let clock = text(clock, clock_len, "the clock")?;
-            jinja::render(source, variables, clock).map_err(|e| e.to_string())
+            jinja::with_stack(|| guarded(|| jinja::render(source, variables, clock)))
         }),
         out,
     )

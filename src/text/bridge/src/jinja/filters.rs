@@ -1,690 +1,421 @@
-//! The filters that Jinja2 brings, and transformers' tojson.
+//! Filters, tests and functions: Jinja2's where the library's differ, and transformers' own.
 
-use std::rc::Rc;
+use minijinja::value::{from_args, Kwargs, Rest, Tuple, Value, ValueKind, ValueOrKwargs};
+use minijinja::{filters, tests, Environment, Error, State};
 
-use super::eval::{iterated, Given, Machine};
-use super::methods::{self, padded, replaced};
-use super::sequences::{caseless, sort_by, Path};
-use super::value::{Dict, Seq, Stream, Value};
-use super::{format, is_space, json, operators, predicates, text, Error};
+use super::methods::{lines, padded, replaced, wanted};
+use super::objects::Lazy;
+use super::operators::{self, compare, contains, equal, integer, iterable, iterated, number, optional_integer, Number};
+use super::print::{fits, text, Style};
+use super::values::{bound, escape_html, fail, hashable, is_dict, is_space, items, pairs, type_name, weighed};
 
 type Outcome = Result<Value, Error>;
-
-const NAMES: [&str; 54] = [
-    "abs",
-    "attr",
-    "batch",
-    "capitalize",
-    "center",
-    "count",
-    "d",
-    "default",
-    "dictsort",
-    "e",
-    "escape",
-    "filesizeformat",
-    "first",
-    "float",
-    "forceescape",
-    "format",
-    "groupby",
-    "indent",
-    "int",
-    "items",
-    "join",
-    "last",
-    "length",
-    "list",
-    "lower",
-    "map",
-    "max",
-    "min",
-    "pprint",
-    "random",
-    "reject",
-    "rejectattr",
-    "replace",
-    "reverse",
-    "round",
-    "safe",
-    "select",
-    "selectattr",
-    "slice",
-    "sort",
-    "string",
-    "striptags",
-    "sum",
-    "title",
-    "tojson",
-    "trim",
-    "truncate",
-    "unique",
-    "upper",
-    "urlencode",
-    "urlize",
-    "wordcount",
-    "wordwrap",
-    "xmlattr",
-];
-
-pub fn exists(name: &str) -> bool {
-    NAMES.contains(&name)
-}
-
-fn int(value: Option<Value>, what: &str, absent: i128) -> Result<i128, Error> {
-    match value {
-        None => Ok(absent),
-        Some(value) => value.as_int().ok_or_else(|| Error::new(format!("{what} must be an integer"))),
-    }
-}
+type Filter = fn(&mut State, &Value, &[Value]) -> Outcome;
 
 fn flag(value: Option<Value>) -> bool {
-    value.is_some_and(|v| v.truth())
-}
-
-fn text_of(value: Option<Value>, absent: &str) -> String {
-    value.map_or_else(|| absent.to_string(), |v| v.to_text())
+    value.is_some_and(|v| v.is_true())
 }
 
 /// A filter that makes a string keeps the mark of a marked one.
 fn marked(original: &Value, text: String) -> Value {
-    if matches!(original, Value::Markup(_)) {
-        Value::Markup(text.into())
+    if original.is_safe() {
+        Value::from_safe_string(text)
     } else {
         Value::from(text)
     }
 }
 
-pub fn apply(machine: &mut Machine, name: &str, value: Value, given: Given) -> Outcome {
-    machine.spend(1 + value.as_items().map_or(0, |i| i.len()) + value.as_str().map_or(0, |s| s.len() / 32))?;
-    match name {
-        "map" | "select" | "reject" | "selectattr" | "rejectattr" => Ok(lazily(chosen(machine, name, value, given))),
-        "default" | "d" => {
-            let [default, boolean] = given.bind(name, ["default_value", "boolean"], 0)?;
-            let absent = value.is_undefined() || (flag(boolean) && !value.truth());
-            Ok(if absent { default.unwrap_or_else(|| Value::from("")) } else { value })
-        }
-        "tojson" => tojson(&value, given),
-        "format" => {
-            if !given.positional.is_empty() && !given.keyword.is_empty() {
-                return Err(Error::new("format: positional and keyword arguments cannot be mixed"));
-            }
-            let arguments = if given.keyword.is_empty() {
-                Value::tuple(given.positional)
-            } else {
-                let mut dict = Dict::default();
-                for (key, value) in given.keyword {
-                    dict.insert(Value::Str(key), value)?;
-                }
-                Value::Dict(Rc::new(dict))
-            };
-            format::percent(&Value::from(value.to_text()), &arguments)
-        }
-        "upper" | "lower" | "title" | "capitalize" | "string" | "safe" | "escape" | "e" | "forceescape"
-        | "wordcount" | "striptags" | "urlencode" => {
-            given.bind::<0>(name, [], 0)?;
-            if name == "urlencode" { urlencoded(&value) } else { Ok(of_text(name, value)) }
-        }
-        "trim" => {
-            let [set] = given.bind(name, ["chars"], 0)?;
-            let trimmed = value.to_text();
-            let set: Option<Vec<char>> =
-                set.filter(|s| !matches!(s, Value::None)).map(|s| s.to_text().chars().collect());
-            let goes = |c: char| set.as_ref().map_or_else(|| is_space(c), |set| set.contains(&c));
-            Ok(marked(&value, trimmed.trim_matches(goes).to_string()))
-        }
-        "replace" => {
-            let [old, new, count] = given.bind(name, ["old", "new", "count"], 2)?;
-            let count = match count {
-                None | Some(Value::None) => -1,
-                given => int(given, "replace: count", -1)?,
-            };
-            replaced(&value.to_text(), &text_of(old, ""), &text_of(new, ""), count).map(Value::from)
-        }
-        "indent" => indent(&value, given),
-        "center" => {
-            let [width] = given.bind(name, ["width"], 0)?;
-            padded(&value.to_text(), "center", int(width, "center: width", 80)?, ' ').map(Value::from)
-        }
-        "truncate" => truncate(&value, given),
-        "int" | "float" | "abs" | "round" | "filesizeformat" | "attr" if value.is_undefined() => {
-            Err(Error::new(format!("{name}: the value is undefined")))
-        }
-        "int" | "float" | "abs" | "round" | "filesizeformat" => number(name, &value, given),
-        "attr" => {
-            let [attribute] = given.bind(name, ["name"], 1)?;
-            Ok(methods::attribute_only(&value, &text_of(attribute, "")))
-        }
-        _ if exists(name) => of_items(name, value, given),
-        _ => Err(Error::new(format!("no filter named '{name}'"))),
+fn named<const N: usize>(names: [&str; N], values: [Option<Value>; N]) -> Kwargs {
+    names.iter().zip(values).filter_map(|(n, v)| v.map(|v| (n.to_string(), v))).collect()
+}
+
+fn rest(args: &[Value]) -> Result<Rest<ValueOrKwargs>, Error> {
+    let (rest,): (Rest<ValueOrKwargs>,) = from_args(args)?;
+    Ok(rest)
+}
+
+pub fn install(env: &mut Environment) {
+    // What Jinja2 has not.
+    for name in ["bool", "chain", "lines", "pprint", "split", "zip"] {
+        env.remove_filter(name);
     }
-}
-
-fn of_text(name: &str, value: Value) -> Value {
-    let plain = value.to_text();
-    match name {
-        "upper" => marked(&value, plain.to_uppercase()),
-        "lower" => marked(&value, plain.to_lowercase()),
-        "capitalize" => marked(&value, text::capitalize(&plain)),
-        "title" => {
-            // A word begins after these; apostrophes do not begin one, unlike in str.title().
-            let begins = |c: char| is_space(c) || "-({[<".contains(c);
-            let mut out = String::new();
-            let mut inside = false;
-            for c in plain.chars() {
-                if begins(c) {
-                    out.extend(c.to_lowercase());
-                    inside = false;
-                } else if inside {
-                    out.extend(c.to_lowercase());
-                } else {
-                    out.extend(c.to_uppercase());
-                    inside = true;
-                }
-            }
-            Value::from(out)
-        }
-        "safe" => Value::Markup(plain.into()),
-        "escape" | "e" if matches!(value, Value::Markup(_)) => value,
-        "escape" | "e" | "forceescape" => Value::Markup(text::escape_html(&plain).into()),
-        "wordcount" => {
-            let mut words = 0;
-            let mut inside = false;
-            for c in plain.chars() {
-                let word = predicates::is_word(c);
-                words += i128::from(word && !inside);
-                inside = word;
-            }
-            Value::Int(words)
-        }
-        "striptags" => {
-            let mut out = String::new();
-            let mut rest = plain.as_str();
-            while let Some(start) = rest.find('<') {
-                out.push_str(&rest[..start]);
-                match rest[start..].find('>') {
-                    Some(end) => rest = &rest[start + end + 1..],
-                    None => {
-                        out.push_str(&rest[start..]);
-                        rest = "";
-                    }
-                }
-            }
-            out.push_str(rest);
-            let words: Vec<&str> = out.split(is_space).filter(|w| !w.is_empty()).collect();
-            let joined = words.join(" ");
-            let unescaped =
-                [("&lt;", "<"), ("&gt;", ">"), ("&#39;", "'"), ("&#34;", "\""), ("&quot;", "\""), ("&amp;", "&")];
-            Value::from(unescaped.iter().fold(joined, |t, (from, to)| t.replace(from, to)))
-        }
-        _ => match value {
-            Value::Str(_) | Value::Markup(_) => value,
-            _ => Value::from(plain),
-        },
-    }
-}
-
-fn urlencoded(value: &Value) -> Outcome {
-    let quote = |text: &str, query: bool| {
-        let mut out = String::new();
-        for byte in text.bytes() {
-            match byte {
-                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.' | b'-' | b'~' => out.push(byte as char),
-                b'/' if !query => out.push('/'),
-                b' ' if query => out.push('+'),
-                other => out.push_str(&format!("%{other:02X}")),
-            }
-        }
-        out
-    };
-    let pairs: Vec<(Value, Value)> = match value {
-        Value::Dict(dict) => dict.entries().to_vec(),
-        _ if value.as_str().is_some() => return Ok(Value::from(quote(&value.to_text(), false))),
-        other => match other.iterate()? {
-            Some(items) => items
-                .iter()
-                .map(|pair| match &iterated(pair)?[..] {
-                    [key, value] => Ok((key.clone(), value.clone())),
-                    _ => Err(Error::new("urlencode: pairs are needed")),
-                })
-                .collect::<Result<_, Error>>()?,
-            None => return Ok(Value::from(quote(&value.to_text(), false))),
-        },
-    };
-    let pairs: Vec<String> =
-        pairs.iter().map(|(k, v)| format!("{}={}", quote(&k.to_text(), true), quote(&v.to_text(), true))).collect();
-    Ok(Value::from(pairs.join("&")))
-}
-
-fn tojson(value: &Value, given: Given) -> Outcome {
-    let [ensure_ascii, indent, separators, sort_keys] =
-        given.bind("tojson", ["ensure_ascii", "indent", "separators", "sort_keys"], 0)?;
-    let indent = match indent {
-        None | Some(Value::None) => None,
-        Some(indent) => Some(match (indent.as_int(), indent.as_str()) {
-            (Some(width), _) => " ".repeat(width.clamp(0, 1000) as usize),
-            (_, Some(text)) => text.to_string(),
-            _ => return Err(Error::new("tojson: indent must be a number or a string")),
+    env.remove_global("debug");
+    let all: [(&'static str, Filter); 27] = [
+        ("attr", attribute),
+        ("batch", batch),
+        ("center", |_, v, a| {
+            let [width] = bound("center", a, ["width"], 0)?;
+            let width = optional_integer(width.as_ref(), "the width")?.unwrap_or(80);
+            padded(&text(v)?, "center", width, " ").map(Value::from)
         }),
-    };
-    let (item_separator, key_separator) = match separators {
-        None | Some(Value::None) => (if indent.is_some() { "," } else { ", " }.to_string(), ": ".to_string()),
-        Some(pair) => {
-            let parts = iterated(&pair)?;
-            match &parts[..] {
-                [item, key] if item.as_str().is_some() && key.as_str().is_some() => (item.to_text(), key.to_text()),
-                _ => return Err(Error::new("tojson: separators must be two strings")),
+        ("d", default),
+        ("default", default),
+        ("dictsort", |state, v, a| {
+            let names = ["case_sensitive", "by", "reverse"];
+            filters::dictsort(v, named(names, bound("dictsort", a, names, 0)?)).and_then(|v| weighed(state, v))
+        }),
+        ("float", float),
+        ("forceescape", |_, v, _| Ok(Value::from_safe_string(escape_html(&text(v)?)))),
+        ("format", |_, v, a| {
+            let values = match a {
+                [one] if one.is_kwargs() => Value::from_pairs(pairs(one)),
+                _ => Value::from(Tuple::from(a)),
+            };
+            operators::percent(&text(v)?, &values).map(Value::from)
+        }),
+        ("groupby", |state, v, a| {
+            let names = ["attribute", "default", "case_sensitive"];
+            let [attribute, default, case_sensitive] = bound("groupby", a, names, 1)?;
+            iterable(v)?;
+            let more = named(["default", "case_sensitive"], [default, case_sensitive]);
+            let groups = filters::groupby(v.clone(), Some(wanted(&attribute, "groupby")?), more)?;
+            weighed(state, groups)
+        }),
+        ("indent", indent),
+        ("int", int),
+        ("items", |_, v, a| {
+            bound::<0>("items", a, [], 0)?;
+            items(&filters::items(v)?).map(Lazy::generator)
+        }),
+        ("join", join),
+        ("list", |_, v, a| bound::<0>("list", a, [], 0).and_then(|_| iterated(v)).map(Value::from)),
+        ("map", mapped),
+        ("max", |state, v, a| extreme(state, v, a, true)),
+        ("min", |state, v, a| extreme(state, v, a, false)),
+        ("random", |_, v, _| filters::first(v)),
+        ("replace", |_, v, a| {
+            let [old, new, count] = bound("replace", a, ["old", "new", "count"], 2)?;
+            let count = optional_integer(count.as_ref(), "the count")?.unwrap_or(-1);
+            let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
+            replaced(&text(v)?, &text(&old)?, &text(&new)?, count).map(Value::from)
+        }),
+        ("reverse", |_, v, a| {
+            bound::<0>("reverse", a, [], 0)?;
+            if let Some(s) = v.as_str() {
+                return Ok(marked(v, s.chars().rev().collect()));
             }
-        }
-    };
-    let style = json::Style {
-        ensure_ascii: flag(ensure_ascii),
-        indent,
-        item_separator,
-        key_separator,
-        sort_keys: flag(sort_keys),
-    };
-    json::dump(value, &style).map(Value::from)
+            Ok(Lazy::generator(iterated(v)?.into_iter().rev().collect()))
+        }),
+        ("slice", slices),
+        ("sort", sort),
+        ("tojson", tojson),
+        ("trim", |_, v, a| {
+            let [set] = bound("trim", a, ["chars"], 0)?;
+            let set: Option<Vec<char>> = match set.filter(|s| !s.is_none()) {
+                Some(set) => Some(text(&set)?.chars().collect()),
+                None => None,
+            };
+            let goes = |c: char| set.as_ref().map_or_else(|| is_space(c), |set| set.contains(&c));
+            Ok(marked(v, text(v)?.trim_matches(goes).to_string()))
+        }),
+        ("truncate", |state, v, a| {
+            let names = ["length", "killwords", "end", "leeway"];
+            let more = named(names, bound("truncate", a, names, 0)?);
+            if v.kind() == ValueKind::String {
+                minijinja_contrib::filters::truncate(state, v, more)
+            } else {
+                Ok(v.clone())
+            }
+        }),
+        ("unique", |state, v, a| {
+            let names = ["case_sensitive", "attribute"];
+            let more = named(names, bound("unique", a, names, 0)?);
+            iterable(v)?;
+            items(&filters::unique(state, v.clone(), more)?).map(Lazy::generator)
+        }),
+    ];
+    for name in ["capitalize", "e", "escape", "lower", "string", "title", "upper", "wordcount"] {
+        env.add_filter(name, move |value: &Value| of_text(name, value));
+    }
+    for name in ["reject", "rejectattr", "select", "selectattr"] {
+        env.add_filter(name, move |state: &mut State, value: &Value, args: Rest<ValueOrKwargs>| {
+            picked(name, state, value, &args.into_values())
+        });
+    }
+    for (name, filter) in all {
+        env.add_filter(name, move |state: &mut State, value: &Value, args: Rest<ValueOrKwargs>| {
+            filter(state, value, &args.into_values())
+        });
+    }
+    env.add_filter("filesizeformat", minijinja_contrib::filters::filesizeformat);
+    env.add_filter("striptags", minijinja_contrib::filters::striptags);
+    install_operators(env);
+    install_tests(env);
 }
 
-fn indent(value: &Value, given: Given) -> Outcome {
-    if value.as_str().is_none() {
-        return Err(Error::new(format!("indent: a string is needed, not {}", value.type_name())));
+/// The names are those of program.rs.
+fn install_operators(env: &mut Environment) {
+    env.add_filter("a+b", operators::add);
+    env.add_filter("a*b", operators::multiply);
+    env.add_filter("a%b", operators::modulo);
+    env.add_filter("-a", operators::negate);
+    env.add_filter("a~b", operators::concatenate);
+    env.add_filter("a==b", |s: &mut State, a: &Value, b: &Value| equal(s, a, b));
+    env.add_filter("a!=b", |s: &mut State, a: &Value, b: &Value| equal(s, a, b).map(|same| !same));
+    for (name, symbol) in [("a<b", "<"), ("a<=b", "<="), ("a>b", ">"), ("a>=b", ">=")] {
+        env.add_filter(name, move |s: &mut State, a: &Value, b: &Value| compare(s, symbol, a, b));
     }
-    let [width, first, blank] = given.bind("indent", ["width", "first", "blank"], 0)?;
+    env.add_filter("a@b", |s: &mut State, a: &Value, b: &Value| contains(s, a, b));
+    env.add_filter("a[b]", operators::item);
+    env.add_filter("a[b:c:d]", |s: &mut State, a: &Value, b: &Value, c: &Value, d: &Value| {
+        operators::slice(s, a, [b, c, d])
+    });
+    env.add_filter("b.c=a", |s: &mut State, a: &Value, b: &Value, c: &Value| operators::assign(s, a, b, c));
+    env.add_filter("for", |value: &Value| iterable(value).map(|_| value.clone()));
+    env.add_filter("[a]", |s: &mut State, all: Rest<ValueOrKwargs>| weighed(s, Value::from(all.into_values())));
+    env.add_filter("(a,)", |s: &mut State, all: Rest<ValueOrKwargs>| {
+        weighed(s, Value::from(Tuple::from(all.into_values())))
+    });
+    env.add_filter("{a:b}", |s: &mut State, all: Rest<ValueOrKwargs>| {
+        let all = all.into_values();
+        let entry = |pair: &[Value]| Ok((hashable(&pair[0])?.clone(), pair[1].clone()));
+        weighed(s, Value::from_pairs(all.chunks(2).map(entry).collect::<Result<Vec<_>, Error>>()?))
+    });
+}
+
+fn install_tests(env: &mut Environment) {
+    for name in ["endingwith", "safe", "startingwith"] {
+        env.remove_test(name);
+    }
+    for name in ["==", "eq", "equalto"] {
+        env.add_test(name, |s: &mut State, a: &Value, b: &Value| equal(s, a, b));
+    }
+    for name in ["!=", "ne"] {
+        env.add_test(name, |s: &mut State, a: &Value, b: &Value| equal(s, a, b).map(|same| !same));
+    }
+    let orders = [("<", ["<", "lt", "lessthan"]), ("<=", ["<=", "le", "le"]), (">", [">", "gt", "greaterthan"])];
+    for (symbol, names) in orders.into_iter().chain([(">=", [">=", "ge", "ge"])]) {
+        for name in names {
+            env.add_test(name, move |s: &mut State, a: &Value, b: &Value| compare(s, symbol, a, b));
+        }
+    }
+    env.add_test("in", |s: &mut State, a: &Value, b: &Value| contains(s, a, b));
+    env.add_test("callable", |v: &Value| v.is_undefined() || is_callable(v));
+    env.add_test("iterable", |v: &Value| iterable(v).is_ok());
+    env.add_test("mapping", is_dict);
+    env.add_test("sequence", |v: &Value| {
+        v.is_undefined() || is_dict(v) || matches!(v.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Iterable)
+    });
+    env.add_test("lower", |v: &Value| Ok::<_, Error>(tests::is_lower(&Value::from(text(v)?))));
+    env.add_test("upper", |v: &Value| Ok::<_, Error>(tests::is_upper(&Value::from(text(v)?))));
+}
+
+fn is_callable(value: &Value) -> bool {
+    matches!(value.kind(), ValueKind::Plain | ValueKind::Map) && !is_dict(value)
+}
+
+fn attribute(_: &mut State, value: &Value, args: &[Value]) -> Outcome {
+    let [name] = bound("attr", args, ["name"], 1)?;
+    // Attributes only: a dict's items are none.
+    if is_dict(value) {
+        Ok(Value::UNDEFINED)
+    } else {
+        value.get_attr(wanted(&name, "attr")?)
+    }
+}
+
+fn default(_: &mut State, value: &Value, args: &[Value]) -> Outcome {
+    let [default, boolean] = bound("default", args, ["default_value", "boolean"], 0)?;
+    let absent = value.is_undefined() || (flag(boolean) && !value.is_true());
+    Ok(if absent { default.unwrap_or_else(|| Value::from("")) } else { value.clone() })
+}
+
+/// Filters of the library that take a string, after whatever is none has become one as in Python.
+fn of_text(name: &str, value: &Value) -> Outcome {
+    let plain = text(value)?;
+    Ok(match name {
+        "upper" => marked(value, plain.to_uppercase()),
+        "lower" => marked(value, plain.to_lowercase()),
+        "title" => Value::from(filters::title(plain)),
+        "e" | "escape" if value.is_safe() => value.clone(),
+        "e" | "escape" => Value::from_safe_string(escape_html(&plain)),
+        "wordcount" => minijinja_contrib::filters::wordcount(&Value::from(plain))?,
+        "capitalize" => {
+            let mut rest = plain.chars();
+            let first = rest.next().map(|c| c.to_uppercase().collect::<String>()).unwrap_or_default();
+            marked(value, first + &rest.as_str().to_lowercase())
+        }
+        _ if value.kind() == ValueKind::String => value.clone(),
+        _ => Value::from(plain),
+    })
+}
+
+fn float(_: &mut State, value: &Value, args: &[Value]) -> Outcome {
+    let [default] = bound("float", args, ["default"], 0)?;
+    match (value.kind(), number(value)) {
+        (ValueKind::Undefined, _) => Err(fail("float: the value is undefined")),
+        (_, Some(Number::Int(i))) => Ok(Value::from(i as f64)),
+        (_, Some(Number::Float(f))) => Ok(Value::from(f)),
+        _ => {
+            let parsed = value.as_str().and_then(|s| s.trim_matches(is_space).replace('_', "").parse::<f64>().ok());
+            Ok(parsed.map_or_else(|| default.unwrap_or_else(|| Value::from(0.0)), Value::from))
+        }
+    }
+}
+
+fn int(state: &mut State, value: &Value, args: &[Value]) -> Outcome {
+    let [default, base] = bound("int", args, ["default", "base"], 0)?;
+    let default = default.unwrap_or_else(|| Value::from(0));
+    match value.kind() {
+        ValueKind::Undefined => Err(fail("int: the value is undefined")),
+        ValueKind::Number | ValueKind::Bool => match number(value) {
+            Some(Number::Float(f)) if !f.is_finite() => Ok(default),
+            _ => filters::int(state, value, None, None, named([], [])),
+        },
+        ValueKind::String => {
+            let tidy = Value::from(value.as_str().unwrap_or_default().trim_matches(is_space).replace('_', ""));
+            let base = optional_integer(base.as_ref(), "the base")?.map(|b| b.clamp(0, 99) as u32);
+            filters::int(state, &tidy, Some(default), base, named([], []))
+        }
+        _ => Ok(default),
+    }
+}
+
+fn indent(_: &mut State, value: &Value, args: &[Value]) -> Outcome {
+    let [width, first, blank] = bound("indent", args, ["width", "first", "blank"], 0)?;
+    let plain = wanted(&Some(value.clone()), "indent")?.to_string() + "\n";
     let by = match width.as_ref().and_then(Value::as_str) {
-        Some(text) => text.to_string(),
-        None => " ".repeat(int(width, "indent: width", 4)?.clamp(0, 10_000) as usize),
+        Some(by) => by.to_string(),
+        None => " ".repeat(optional_integer(width.as_ref(), "the width")?.unwrap_or(4).clamp(0, 10_000) as usize),
     };
-    let source = value.to_text() + "\n";
-    let lines = text::split_lines(&source, false);
-    operators::text_fits(source.len().saturating_add(lines.len().saturating_mul(by.len())))?;
+    let lines = lines(&plain, false);
+    fits(plain.len().saturating_add(lines.len().saturating_mul(by.len())))?;
     let blank = flag(blank);
     let mut out = if flag(first) { by.clone() } else { String::new() };
     for (i, line) in lines.iter().enumerate() {
         if i > 0 {
             out.push('\n');
-            if blank || !line.is_empty() {
-                out.push_str(&by);
-            }
+            out.push_str(if blank || !line.is_empty() { &by } else { "" });
         }
         out.push_str(line);
     }
     Ok(marked(value, out))
 }
 
-fn truncate(value: &Value, given: Given) -> Outcome {
-    let [length, whole, end, leeway] = given.bind("truncate", ["length", "killwords", "end", "leeway"], 0)?;
-    let length = int(length, "truncate: length", 255)?;
-    let end = text_of(end, "...");
-    let leeway = match leeway {
-        None | Some(Value::None) => 5,
-        given => int(given, "truncate: leeway", 5)?,
-    };
-    let room = length - end.chars().count() as i128;
-    if room < 0 || leeway < 0 {
-        return Err(Error::new("truncate: the length is less than that of the end"));
+fn join(state: &mut State, value: &Value, args: &[Value]) -> Outcome {
+    let [separator, attribute] = bound("join", args, ["d", "attribute"], 0)?;
+    let separator = separator.map_or(Ok(String::new()), |s| text(&s).map(|s| s.into_owned()))?;
+    let mut all = iterated(value)?;
+    if let Some(attribute) = attribute.filter(|a| !a.is_none()) {
+        all = filters::map(state, Value::from(all), rest(&[named(["attribute"], [Some(attribute)]).into()])?)?;
     }
-    if value.length().is_some_and(|n| n as i128 <= length.saturating_add(leeway)) {
-        return Ok(value.clone());
+    state.consume_fuel(all.len() as u64 / 2)?;
+    let mut out = String::new();
+    for (i, item) in all.iter().enumerate() {
+        out.push_str(if i > 0 { &separator } else { "" });
+        out.push_str(&text(item)?);
+        fits(out.len())?;
     }
-    let Some(source) = value.as_str().map(|s| s.chars().collect::<Vec<char>>()) else {
-        return Err(Error::new(format!("truncate: a string is needed, not {}", value.type_name())));
-    };
-    let mut kept: String = source[..(room as usize).min(source.len())].iter().collect();
-    if !flag(whole) {
-        if let Some(space) = kept.rfind(' ') {
-            kept.truncate(space);
-        }
-    }
-    Ok(Value::from(kept + &end))
+    Ok(Value::from(out))
 }
 
-fn number(name: &str, value: &Value, given: Given) -> Outcome {
-    match name {
-        "int" => {
-            let [default, base] = given.bind(name, ["default", "base"], 0)?;
-            let default = default.unwrap_or(Value::Int(0));
-            let whole =
-                |f: f64| if f.is_finite() && f.abs() < 1e38 { Some(Value::Int(f.trunc() as i128)) } else { None };
-            Ok(match value {
-                Value::Float(f) => whole(*f).unwrap_or(default),
-                _ if value.as_int().is_some() => Value::Int(value.as_int().unwrap_or(0)),
-                _ => match value.as_str() {
-                    Some(s) => match format::parse_int(s, int(base, "int: base", 10)?) {
-                        Some(i) => Value::Int(i),
-                        None => format::parse_float(s).and_then(whole).unwrap_or(default),
-                    },
-                    None => default,
-                },
-            })
-        }
-        "float" => {
-            let [default] = given.bind(name, ["default"], 0)?;
-            let parsed = value.as_number().or_else(|| value.as_str().and_then(format::parse_float));
-            Ok(parsed.map_or_else(|| default.unwrap_or(Value::Float(0.0)), Value::Float))
-        }
-        "abs" => {
-            given.bind::<0>(name, [], 0)?;
-            match value {
-                Value::Float(f) => Ok(Value::Float(f.abs())),
-                other => match other.as_int() {
-                    Some(i) => Ok(Value::Int(i.saturating_abs())),
-                    None => Err(Error::new(format!("abs: '{}' is no number", other.type_name()))),
-                },
-            }
-        }
-        "round" => {
-            let [precision, method] = given.bind(name, ["precision", "method"], 0)?;
-            let precision = int(precision, "round: precision", 0)?;
-            let method = text_of(method, "common");
-            let Some(f) = value.as_number() else {
-                return Err(Error::new(format!("round: '{}' is no number", value.type_name())));
-            };
-            match method.as_str() {
-                "common" => Ok(match value.as_int() {
-                    Some(i) if precision >= 0 => Value::Int(i),
-                    Some(i) => Value::Int(format::round_int(i, precision)),
-                    None => Value::Float(format::round_float(f, precision)),
-                }),
-                "ceil" | "floor" => {
-                    let scale = 10f64.powi(precision.clamp(-400, 400) as i32);
-                    let scaled = f * scale;
-                    let whole = if method == "ceil" { scaled.ceil() } else { scaled.floor() };
-                    Ok(Value::Float(whole / scale))
-                }
-                _ => Err(Error::new("round: the method must be common, ceil or floor")),
-            }
-        }
-        _ => {
-            let [binary] = given.bind(name, ["binary"], 0)?;
-            let binary = flag(binary);
-            let bytes = value.as_number().or_else(|| value.as_str().and_then(format::parse_float));
-            let Some(bytes) = bytes else { return Err(Error::new("filesizeformat: a number is needed")) };
-            Ok(Value::from(format::file_size(bytes, binary)))
-        }
-    }
-}
-
-/// Python's generators: what goes wrong in them shows when they are read.
-fn lazily(items: Result<Vec<Value>, Error>) -> Value {
-    let stream = match items {
-        Ok(items) => Stream { items: items.into(), error: None },
-        Err(error) => Stream { items: Default::default(), error: Some(error) },
-    };
-    Value::Iterator(Rc::new(stream.into()))
-}
-
-/// map, select, reject, selectattr, rejectattr
-fn chosen(machine: &mut Machine, name: &str, value: Value, given: Given) -> Result<Vec<Value>, Error> {
-    let Given { mut positional, mut keyword } = given;
-    if !value.truth() {
-        return Ok(vec![]); // whatever it is
-    }
-    if name == "map" {
-        if positional.is_empty() {
-            let [attribute, default] = Given { positional, keyword }.bind(name, ["attribute", "default"], 1)?;
-            let path = Path::new(&attribute.unwrap_or(Value::None));
-            return iterated(&value)?.iter().map(|item| path.of(item, default.as_ref())).collect();
-        }
-        let filter = positional.remove(0).to_text();
-        let items = iterated(&value)?;
-        return items
-            .into_iter()
-            .map(|item| {
-                apply(machine, &filter, item, Given { positional: positional.clone(), keyword: keyword.clone() })
-            })
-            .collect();
-    }
-    let path = if name.ends_with("attr") {
-        if positional.is_empty() {
-            return Err(Error::new(format!("{name}: the attribute is missing")));
-        }
-        Some(Path::new(&positional.remove(0)))
+/// What map() and the selecting filters go through: what is false is empty, whatever it is.
+fn chosen(value: &Value) -> Result<Value, Error> {
+    if value.is_true() {
+        iterable(value).map(|_| value.clone())
     } else {
-        None
+        Ok(Value::UNDEFINED)
+    }
+}
+
+fn mapped(state: &mut State, value: &Value, args: &[Value]) -> Outcome {
+    filters::map(state, chosen(value)?, rest(args)?).map(Lazy::generator)
+}
+
+fn picked(name: &str, state: &mut State, value: &Value, args: &[Value]) -> Outcome {
+    let value = chosen(value)?;
+    let attribute = |args: &[Value]| wanted(&args.first().cloned(), name).map(|a| a.to_string().into());
+    let test = |args: &[Value]| match args.first().filter(|a| !a.is_kwargs()) {
+        Some(test) => wanted(&Some(test.clone()), name).map(|t| Some(t.to_string().into())),
+        None => Ok(None),
     };
-    let test = if positional.is_empty() { None } else { Some(positional.remove(0).to_text()) };
-    if test.is_none() {
-        keyword.clear();
-    }
-    let wanted = name.starts_with("select");
-    let mut kept = vec![];
-    for item in iterated(&value)? {
-        machine.spend(1)?;
-        let tested = path.as_ref().map_or_else(|| Ok(item.clone()), |p| p.of(&item, None))?;
-        let holds = match &test {
-            None => tested.truth(),
-            Some(test) => {
-                let given = Given { positional: positional.clone(), keyword: keyword.clone() };
-                predicates::test(test, &tested, given)?
+    let from = |at: usize| rest(args.get(at..).unwrap_or_default());
+    Ok(Lazy::generator(match name {
+        "select" => filters::select(state, value, test(args)?, from(1)?)?,
+        "reject" => filters::reject(state, value, test(args)?, from(1)?)?,
+        _ => {
+            let (attribute, test) = (attribute(args)?, test(args.get(1..).unwrap_or_default())?);
+            match name {
+                "selectattr" => filters::selectattr(state, value, attribute, test, from(2)?)?,
+                _ => filters::rejectattr(state, value, attribute, test, from(2)?)?,
             }
-        };
-        if holds == wanted {
-            kept.push(item);
         }
-    }
-    Ok(kept)
+    }))
 }
 
-fn of_items(name: &str, value: Value, given: Given) -> Outcome {
-    match name {
-        "length" | "count" => {
-            given.bind::<0>(name, [], 0)?;
-            match value.length() {
-                Some(n) => Ok(Value::Int(n as i128)),
-                None => Err(Error::new(format!("object of type '{}' has no len()", value.type_name()))),
-            }
-        }
-        "list" => {
-            given.bind::<0>(name, [], 0)?;
-            Ok(Value::list(iterated(&value)?))
-        }
-        "items" => {
-            given.bind::<0>(name, [], 0)?;
-            match &value {
-                Value::Undefined(_) => Ok(Value::iterator([])),
-                Value::Dict(d) => {
-                    let pairs: Vec<Value> =
-                        d.entries().iter().map(|(k, v)| Value::tuple(vec![k.clone(), v.clone()])).collect();
-                    Ok(Value::iterator(pairs))
-                }
-                _ => Ok(lazily(Err(Error::new("items: a mapping is needed")))),
-            }
-        }
-        "first" | "last" | "random" => {
-            given.bind::<0>(name, [], 0)?;
-            if name == "last" && matches!(value, Value::Iterator(_)) {
-                return Err(Error::new("last: a generator cannot be read backwards; use | list first"));
-            }
-            if let (Value::Iterator(stream), "first") = (&value, name) {
-                let mut stream = stream.borrow_mut();
-                if let Some(error) = stream.error.take() {
-                    return Err(error);
-                }
-                return Ok(stream.items.pop_front().unwrap_or_else(|| Value::undefined("the first item of nothing")));
-            }
-            let mut items = iterated(&value)?;
-            let picked = if name == "last" { items.pop() } else { items.into_iter().next() };
-            Ok(picked.unwrap_or_else(|| Value::undefined(format!("the {name} item of nothing"))))
-        }
-        "reverse" => {
-            given.bind::<0>(name, [], 0)?;
-            if let Some(s) = value.as_str() {
-                return Ok(marked(&value, s.chars().rev().collect()));
-            }
-            let mut items = iterated(&value)?;
-            items.reverse();
-            Ok(if matches!(value, Value::Iterator(_)) { Value::list(items) } else { Value::iterator(items) })
-        }
-        "join" => {
-            let [separator, attribute] = given.bind(name, ["d", "attribute"], 0)?;
-            let separator = text_of(separator, "");
-            let path = attribute.filter(|a| !matches!(a, Value::None)).map(|a| Path::new(&a));
-            let mut out = String::new();
-            for (i, item) in iterated(&value)?.iter().enumerate() {
-                if i > 0 {
-                    out.push_str(&separator);
-                }
-                path.as_ref().map_or_else(|| Ok(item.clone()), |p| p.of(item, None))?.print(&mut out);
-                operators::text_fits(out.len())?;
-            }
-            Ok(Value::from(out))
-        }
-        "sum" => {
-            let [attribute, start] = given.bind(name, ["attribute", "start"], 0)?;
-            let path = attribute.filter(|a| !matches!(a, Value::None)).map(|a| Path::new(&a));
-            let mut total = start.unwrap_or(Value::Int(0));
-            for item in iterated(&value)? {
-                let item = path.as_ref().map_or_else(|| Ok(item.clone()), |p| p.of(&item, None))?;
-                total = operators::binary(super::ast::Operator::Add, &total, &item)?;
-            }
-            Ok(total)
-        }
-        "sort" => {
-            let [reverse, case_sensitive, attribute] =
-                given.bind(name, ["reverse", "case_sensitive", "attribute"], 0)?;
-            let paths: Vec<Path> = match &attribute {
-                Some(Value::None) | None => vec![],
-                Some(a) => match a.as_str() {
-                    Some(list) => list.split(',').map(|p| Path::new(&Value::from(p))).collect(),
-                    None => vec![Path::new(a)],
-                },
-            };
-            let fold = !flag(case_sensitive);
-            let key = |item: &Value| -> Outcome {
-                let one = |value: Value| if fold { caseless(value) } else { value };
-                if paths.is_empty() {
-                    return Ok(one(item.clone()));
-                }
-                Ok(Value::list(paths.iter().map(|p| p.of(item, None).map(one)).collect::<Result<_, _>>()?))
-            };
-            sorted(iterated(&value)?, key, flag(reverse)).map(Value::list)
-        }
-        "min" | "max" => {
-            let [case_sensitive, attribute] = given.bind(name, ["case_sensitive", "attribute"], 0)?;
-            let path = Path::new(&attribute.unwrap_or(Value::None));
-            let fold = !flag(case_sensitive);
-            let mut best: Option<(Value, Value)> = None;
-            for item in iterated(&value)? {
-                let key = path.of(&item, None)?;
-                let key = if fold { caseless(key) } else { key };
-                let better = match &best {
-                    None => true,
-                    Some((known, _)) if name == "min" => operators::less(&key, known)?,
-                    Some((known, _)) => operators::compare(super::ast::Comparison::Gt, &key, known)?,
-                };
-                if better {
-                    best = Some((key, item));
-                }
-            }
-            Ok(best.map_or_else(|| Value::undefined("the extreme of nothing"), |b| b.1))
-        }
-        "unique" => {
-            let [case_sensitive, attribute] = given.bind(name, ["case_sensitive", "attribute"], 0)?;
-            let path = Path::new(&attribute.unwrap_or(Value::None));
-            let fold = !flag(case_sensitive);
-            let mut seen = Dict::default();
-            let mut kept = vec![];
-            for item in iterated(&value)? {
-                let key = path.of(&item, None)?;
-                let key = if fold { caseless(key) } else { key };
-                if seen.get(&key)?.is_none() {
-                    seen.insert(key, Value::None)?;
-                    kept.push(item);
-                }
-            }
-            Ok(Value::iterator(kept))
-        }
-        "groupby" => groupby(&value, given),
-        "dictsort" => {
-            let [case_sensitive, by, reverse] = given.bind(name, ["case_sensitive", "by", "reverse"], 0)?;
-            let Value::Dict(dict) = &value else { return Err(Error::new("dictsort: a dict is needed")) };
-            let at = match text_of(by, "key").as_str() {
-                "key" => 0,
-                "value" => 1,
-                _ => return Err(Error::new("dictsort: by must be 'key' or 'value'")),
-            };
-            let fold = !flag(case_sensitive);
-            let pairs = dict.entries().iter().map(|(k, v)| Value::tuple(vec![k.clone(), v.clone()])).collect();
-            let key = |pair: &Value| -> Outcome {
-                let part = pair.as_items().map_or(Value::None, |p| p[at].clone());
-                Ok(if fold { caseless(part) } else { part })
-            };
-            sorted(pairs, key, flag(reverse)).map(Value::list)
-        }
-        "batch" | "slice" => {
-            let [size, fill] = given.bind(name, ["count", "fill_with"], 1)?;
-            let size = int(size, "the count", 0)?;
-            let (Ok(size @ 1..), fill) = (usize::try_from(size), fill.filter(|f| !matches!(f, Value::None))) else {
-                return Err(Error::new(format!("{name}: the count must be positive")));
-            };
-            let items = iterated(&value)?;
-            if size > operators::LONGEST_LIST {
-                return Err(Error::new(format!("{name}: the count is too large")));
-            }
-            Ok(Value::iterator(if name == "batch" { batches(&items, size, fill) } else { slices(&items, size, fill) }))
-        }
-        _ => Err(Error::new(format!("the filter '{name}' is not supported in chat templates"))),
-    }
+/// Python sorts only what it can compare.
+fn comparable(state: &State, all: &[Value]) -> Result<(), Error> {
+    all.windows(2).try_for_each(|pair| compare(state, "<", &pair[0], &pair[1]).map(drop))
 }
 
-fn batches(items: &[Value], size: usize, fill: Option<Value>) -> Vec<Value> {
-    let mut out = vec![];
-    for part in items.chunks(size) {
-        let mut part = part.to_vec();
-        if let Some(fill) = &fill {
-            part.resize(size, fill.clone());
-        }
-        out.push(Value::list(part));
-    }
-    out
-}
-
-fn slices(items: &[Value], count: usize, fill: Option<Value>) -> Vec<Value> {
-    let (each, longer) = (items.len() / count, items.len() % count);
-    let mut at = 0;
-    (0..count)
-        .map(|i| {
-            let size = each + usize::from(i < longer);
-            let mut part = items[at..at + size].to_vec();
-            at += size;
-            if i >= longer {
-                part.extend(fill.clone());
-            }
-            Value::list(part)
-        })
-        .collect()
-}
-
-fn sorted(items: Vec<Value>, key: impl Fn(&Value) -> Outcome, reverse: bool) -> Result<Vec<Value>, Error> {
-    let mut keyed = items.into_iter().map(|item| Ok((key(&item)?, item))).collect::<Result<Vec<_>, Error>>()?;
-    // Equal ones keep their order in reverse, too.
-    sort_by(&mut keyed, |a, b| if reverse { operators::less(&b.0, &a.0) } else { operators::less(&a.0, &b.0) })?;
-    Ok(keyed.into_iter().map(|k| k.1).collect())
-}
-
-fn groupby(value: &Value, given: Given) -> Outcome {
-    let [attribute, default, case_sensitive] = given.bind("groupby", ["attribute", "default", "case_sensitive"], 1)?;
-    let path = Path::new(&attribute.unwrap_or(Value::None));
-    let default = default.filter(|d| !matches!(d, Value::None));
-    let fold = !flag(case_sensitive);
-    let key = |item: &Value| -> Outcome {
-        let key = path.of(item, default.as_ref())?;
-        Ok(if fold { caseless(key) } else { key })
+/// The items as a list, whose keys a filter can put in order.
+fn orderable(state: &mut State, value: &Value, attribute: &Option<Value>) -> Outcome {
+    let all = Value::from(iterated(value)?);
+    let Some(attribute) = attribute else {
+        return comparable(state, &items(&all)?).map(|_| all);
     };
-    let mut groups: Vec<(Value, Vec<Value>)> = vec![];
-    for item in sorted(iterated(value)?, key, false)? {
-        let found = key(&item)?;
-        match groups.last_mut() {
-            Some((known, members)) if known.equals(&found) => members.push(item),
-            _ => groups.push((found, vec![item])),
-        }
+    for part in wanted(&Some(attribute.clone()), "the attribute")?.split(',') {
+        let by = named(["attribute"], [Some(Value::from(part.trim()))]);
+        let keys = filters::map(state, all.clone(), rest(&[by.into()])?)?;
+        comparable(state, &keys)?;
     }
-    let mut out = vec![];
-    for (_, members) in groups {
-        let name = path.of(&members[0], default.as_ref())?;
-        out.push(Value::Group(Seq::new(vec![name, Value::list(members)])));
-    }
-    Ok(Value::list(out))
+    Ok(all)
+}
+
+fn sort(state: &mut State, value: &Value, args: &[Value]) -> Outcome {
+    let names = ["reverse", "case_sensitive", "attribute"];
+    let given = bound("sort", args, names, 0)?;
+    let all = orderable(state, value, &given[2])?;
+    filters::sort(state, all, named(names, given))
+}
+
+fn extreme(state: &mut State, value: &Value, args: &[Value], largest: bool) -> Outcome {
+    let names = ["case_sensitive", "attribute"];
+    let given = bound(if largest { "max" } else { "min" }, args, names, 0)?;
+    let all = orderable(state, value, &given[1])?;
+    let find = if largest { filters::max } else { filters::min };
+    find(state, all, named(names, given))
+}
+
+fn count(given: Option<Value>, what: &str) -> Result<usize, Error> {
+    let count = given.as_ref().and_then(integer).and_then(|i| usize::try_from(i).ok());
+    count.filter(|n| (1..=100_000).contains(n)).ok_or_else(|| fail(format!("{what}: the count must be positive")))
+}
+
+fn batch(state: &mut State, value: &Value, args: &[Value]) -> Outcome {
+    let [size, fill] = bound("batch", args, ["linecount", "fill_with"], 1)?;
+    iterable(value)?;
+    let batches = filters::batch(state, value.clone(), count(size, "batch")?, fill)?;
+    items(&weighed(state, batches)?).map(Lazy::generator)
+}
+
+fn slices(state: &mut State, value: &Value, args: &[Value]) -> Outcome {
+    let [size, fill] = bound("slice", args, ["slices", "fill_with"], 1)?;
+    iterable(value)?;
+    let slices = filters::slice(state, value.clone(), count(size, "slice")?, fill)?;
+    items(&weighed(state, slices)?).map(Lazy::generator)
+}
+
+fn tojson(_: &mut State, value: &Value, args: &[Value]) -> Outcome {
+    let names = ["ensure_ascii", "indent", "separators", "sort_keys"];
+    let [ensure_ascii, indent, separators, sort_keys] = bound("tojson", args, names, 0)?;
+    let indent = match indent.filter(|i| !i.is_none()) {
+        None => None,
+        Some(indent) => Some(match (integer(&indent), indent.as_str()) {
+            (Some(width), _) => " ".repeat(width.clamp(0, 1000) as usize),
+            (_, Some(text)) => text.to_string(),
+            _ => return Err(fail(format!("tojson: indent must be a number or a string, not {}", type_name(&indent)))),
+        }),
+    };
+    let (item_separator, key_separator) = match separators.filter(|s| !s.is_none()) {
+        None => (if indent.is_some() { "," } else { ", " }.to_string(), ": ".to_string()),
+        Some(pair) => match &items(&pair)?[..] {
+            [item, key] => (text(item)?.into_owned(), text(key)?.into_owned()),
+            _ => return Err(fail("tojson: separators must be two strings")),
+        },
+    };
+    let (ensure_ascii, sort_keys) = (flag(ensure_ascii), flag(sort_keys));
+    let mut out = String::new();
+    Style { ensure_ascii, indent, item_separator, key_separator, sort_keys }.dump(value, 0, &mut out)?;
+    Ok(Value::from(out))
 }

@@ -1,97 +1,61 @@
-//! Python's operators on values.
+//! Python's operators, where the library's own differ: in what is an error, in what is printed, and in how much memory
+//! one expression may take.
 
 use std::cmp::Ordering;
-use std::rc::Rc;
 
-use super::ast::{Comparison, Operator};
-use super::value::{range_values, Seq, Value, LONGEST_TEXT};
-use super::{format, text, Error};
+use minijinja::formatting::{self, FormatStyle};
+use minijinja::value::{Tuple, Value, ValueKind};
+use minijinja::{Error, State};
 
-pub const LONGEST_LIST: usize = 4_000_000;
+use super::objects::{Lazy, Namespace};
+use super::print::{fits, text};
+use super::values::{escape_html, fail, hashable, is_dict, is_tuple, items, short, type_name, weigh, weighed};
+
+type Outcome = Result<Value, Error>;
+
+/// A width beyond this is a mistake or an attack.
+const WIDEST: usize = 100_000;
+
+pub enum Number {
+    Int(i128),
+    Float(f64),
+}
+
+use Number::{Float, Int};
+
+pub fn number(value: &Value) -> Option<Number> {
+    match value.kind() {
+        ValueKind::Bool => Some(Int(value.is_true().into())),
+        ValueKind::Number if value.is_integer() => i128::try_from(value.clone()).ok().map(Int),
+        ValueKind::Number => f64::try_from(value.clone()).ok().map(Float),
+        _ => None,
+    }
+}
+
+pub fn integer(value: &Value) -> Option<i128> {
+    match number(value) {
+        Some(Int(i)) => Some(i),
+        _ => None,
+    }
+}
+
+/// Python's index or count: None is an absent one.
+pub fn optional_integer(value: Option<&Value>, what: &str) -> Result<Option<i128>, Error> {
+    match value {
+        None => Ok(None),
+        Some(value) if value.is_none() => Ok(None),
+        Some(value) => {
+            integer(value).map(Some).ok_or_else(|| fail(format!("{what} must be an integer, not {}", type_name(value))))
+        }
+    }
+}
+
+fn from_integer(value: i128) -> Value {
+    i64::try_from(value).map_or_else(|_| Value::from(value), Value::from)
+}
 
 fn unsupported(symbol: &str, a: &Value, b: &Value) -> Error {
-    for value in [a, b] {
-        if let Value::Undefined(what) = value {
-            return Error::new(format!("{what} is undefined"));
-        }
-    }
-    Error::new(format!("unsupported operand types for {symbol}: '{}' and '{}'", a.type_name(), b.type_name()))
-}
-
-fn overflow() -> Error {
-    Error::new("integer is too large")
-}
-
-pub fn text_fits(bytes: usize) -> Result<(), Error> {
-    if bytes > LONGEST_TEXT {
-        return Err(Error::new(format!("a text of more than {} MiB", LONGEST_TEXT >> 20)));
-    }
-    Ok(())
-}
-
-pub fn binary(operator: Operator, a: &Value, b: &Value) -> Result<Value, Error> {
-    match operator {
-        Operator::Add => add(a, b),
-        Operator::Sub => arithmetic("-", a, b, i128::checked_sub, |x, y| x - y),
-        Operator::Mul => multiply(a, b),
-        Operator::Div => {
-            let (Some(x), Some(y)) = (a.as_number(), b.as_number()) else { return Err(unsupported("/", a, b)) };
-            if y == 0.0 {
-                return Err(Error::new("division by zero"));
-            }
-            Ok(Value::Float(x / y))
-        }
-        Operator::FloorDiv => {
-            nonzero("//", a, b)?;
-            arithmetic("//", a, b, floor_div, |x, y| float_floor_div(x, y).0)
-        }
-        Operator::Mod => {
-            if a.as_str().is_some() {
-                return format::percent(a, b);
-            }
-            nonzero("%", a, b)?;
-            arithmetic("%", a, b, |x, y| Some(x - floor_div(x, y)? * y), |x, y| float_floor_div(x, y).1)
-        }
-        Operator::Pow => power(a, b),
-    }
-}
-
-fn nonzero(symbol: &str, a: &Value, b: &Value) -> Result<(), Error> {
-    match (a.as_number(), b.as_number()) {
-        (Some(_), Some(0.0)) => Err(Error::new("integer division or modulo by zero")),
-        (Some(_), Some(_)) => Ok(()),
-        _ => Err(unsupported(symbol, a, b)),
-    }
-}
-
-fn floor_div(x: i128, y: i128) -> Option<i128> {
-    let quotient = x.checked_div(y)?;
-    Some(if x % y != 0 && (x < 0) != (y < 0) { quotient - 1 } else { quotient })
-}
-
-/// Python's divmod of floats: the remainder has the divisor's sign.
-fn float_floor_div(x: f64, y: f64) -> (f64, f64) {
-    let mut remainder = x % y;
-    let mut quotient = (x - remainder) / y;
-    if remainder != 0.0 {
-        if (y < 0.0) != (remainder < 0.0) {
-            remainder += y;
-            quotient -= 1.0;
-        }
-    } else {
-        remainder = 0f64.copysign(y);
-    }
-    let floored = if quotient == 0.0 {
-        0f64.copysign(x / y)
-    } else {
-        let floor = quotient.floor();
-        if quotient - floor > 0.5 {
-            floor + 1.0
-        } else {
-            floor
-        }
-    };
-    (floored, remainder)
+    fail(format!("unsupported operand types for {symbol}: '{}' and '{}'", type_name(a), type_name(b)))
 }
 
 fn arithmetic(
@@ -100,262 +64,279 @@ fn arithmetic(
     b: &Value,
     integers: impl Fn(i128, i128) -> Option<i128>,
     floats: impl Fn(f64, f64) -> f64,
-) -> Result<Value, Error> {
-    if let (Some(x), Some(y)) = (a.as_int(), b.as_int()) {
-        return integers(x, y).map(Value::Int).ok_or_else(overflow);
-    }
-    match (a.as_number(), b.as_number()) {
-        (Some(x), Some(y)) => Ok(Value::Float(floats(x, y))),
-        _ => Err(unsupported(symbol, a, b)),
-    }
+) -> Outcome {
+    let (x, y) = match (number(a), number(b)) {
+        (Some(Int(x)), Some(Int(y))) => {
+            return integers(x, y).map(from_integer).ok_or_else(|| fail(format!("the result of {symbol} is too large")))
+        }
+        (Some(Int(x)), Some(Float(y))) => (x as f64, y),
+        (Some(Float(x)), Some(Int(y))) => (x, y as f64),
+        (Some(Float(x)), Some(Float(y))) => (x, y),
+        _ => return Err(unsupported(symbol, a, b)),
+    };
+    Ok(Value::from(floats(x, y)))
 }
 
-fn add(a: &Value, b: &Value) -> Result<Value, Error> {
+/// A list or a tuple of these, as `like` is one.
+fn sequence(state: &State, like: &Value, all: Vec<Value>) -> Outcome {
+    weighed(state, if is_tuple(like) { Value::from(Tuple::from(all)) } else { Value::from(all) })
+}
+
+pub fn add(state: &mut State, a: &Value, b: &Value) -> Outcome {
     if let (Some(x), Some(y)) = (a.as_str(), b.as_str()) {
-        text_fits(x.len() + y.len())?;
+        fits(x.len() + y.len())?;
         // A marked string escapes what it meets.
-        return Ok(match (a, b) {
-            (Value::Markup(_), Value::Markup(_)) => Value::Markup((x.to_string() + y).into()),
-            (Value::Markup(_), _) => Value::Markup((x.to_string() + &text::escape_html(y)).into()),
-            (_, Value::Markup(_)) => Value::Markup((text::escape_html(x) + y).into()),
-            _ => {
-                let mut joined = String::with_capacity(x.len() + y.len());
-                joined.push_str(x);
-                joined.push_str(y);
-                Value::from(joined)
-            }
+        return Ok(match (a.is_safe(), b.is_safe()) {
+            (false, false) => Value::from([x, y].concat()),
+            (true, true) => Value::from_safe_string([x, y].concat()),
+            (true, false) => Value::from_safe_string(x.to_string() + &escape_html(y)),
+            (false, true) => Value::from_safe_string(escape_html(x) + y),
         });
     }
-    let joined = |x: &[Value], y: &[Value]| {
-        if x.len() + y.len() > LONGEST_LIST {
-            return Err(Error::new("a list is too long"));
-        }
-        Ok([x, y].concat())
-    };
-    match (a, b) {
-        (Value::List(x), Value::List(y)) => Ok(Value::list(joined(x, y)?)),
-        (Value::Tuple(x) | Value::Group(x), Value::Tuple(y) | Value::Group(y)) => Ok(Value::tuple(joined(x, y)?)),
-        (Value::Str(_) | Value::Markup(_), other) if !other.is_undefined() => {
-            let kind = other.type_name();
-            Err(Error::new(format!("can only concatenate str (not \"{kind}\") to str; convert it with | string")))
-        }
-        _ => arithmetic("+", a, b, i128::checked_add, |x, y| x + y),
+    if a.kind() == ValueKind::Seq && b.kind() == ValueKind::Seq && is_tuple(a) == is_tuple(b) {
+        let mut all = items(a)?;
+        all.extend(items(b)?);
+        return sequence(state, a, all);
     }
+    arithmetic("+", a, b, i128::checked_add, |x, y| x + y)
 }
 
-fn multiply(a: &Value, b: &Value) -> Result<Value, Error> {
+pub fn multiply(state: &mut State, a: &Value, b: &Value) -> Outcome {
     for (value, times) in [(a, b), (b, a)] {
-        let Some(count) = times.as_int() else { continue };
+        let Some(count) = integer(times) else { continue };
         let count = usize::try_from(count.max(0)).unwrap_or(usize::MAX);
         if let Some(s) = value.as_str() {
-            text_fits(s.len().saturating_mul(count))?;
-            let repeated: Rc<str> = s.repeat(if s.is_empty() { 0 } else { count }).into();
-            return Ok(if matches!(value, Value::Markup(_)) { Value::Markup(repeated) } else { Value::Str(repeated) });
+            fits(s.len().saturating_mul(count))?;
+            let repeated = s.repeat(if s.is_empty() { 0 } else { count });
+            return Ok(if value.is_safe() { Value::from_safe_string(repeated) } else { Value::from(repeated) });
         }
-        if let Some(items) = value.as_items() {
-            let length = items.len().saturating_mul(count);
-            if length > LONGEST_LIST {
-                return Err(Error::new("a list is too long"));
-            }
-            let repeated = Seq::new(items.iter().cycle().take(length).cloned().collect());
-            return Ok(if matches!(value, Value::List(_)) { Value::List(repeated) } else { Value::Tuple(repeated) });
+        if value.kind() == ValueKind::Seq {
+            let all = items(value)?;
+            let length = all.len().saturating_mul(count);
+            short(length)?;
+            return sequence(state, value, all.iter().cycle().take(length).cloned().collect());
         }
     }
     arithmetic("*", a, b, i128::checked_mul, |x, y| x * y)
 }
 
-fn power(a: &Value, b: &Value) -> Result<Value, Error> {
-    if let (Some(x), Some(y)) = (a.as_int(), b.as_int()) {
-        if y >= 0 {
-            let exponent = u32::try_from(y).map_err(|_| overflow());
-            return match x {
-                0 | 1 => Ok(Value::Int(if y == 0 { 1 } else { x })),
-                -1 => Ok(Value::Int(if y % 2 == 0 { 1 } else { -1 })),
-                _ => x.checked_pow(exponent?).map(Value::Int).ok_or_else(overflow),
-            };
+pub fn modulo(a: &Value, b: &Value) -> Outcome {
+    if let Some(layout) = a.as_str() {
+        return percent(layout, b).map(Value::from);
+    }
+    if matches!(number(b), Some(Int(0))) || matches!(number(b), Some(Float(0.0))) {
+        return Err(fail("modulo by zero"));
+    }
+    let integers = |x: i128, y: i128| {
+        let rest = x.checked_rem(y)?;
+        Some(if rest != 0 && (rest < 0) != (y < 0) { rest + y } else { rest })
+    };
+    arithmetic("%", a, b, integers, |x, y| {
+        let rest = x % y;
+        match rest != 0.0 {
+            true if (rest < 0.0) != (y < 0.0) => rest + y,
+            true => rest,
+            false => 0f64.copysign(y),
+        }
+    })
+}
+
+pub fn negate(value: &Value) -> Outcome {
+    match number(value) {
+        Some(Int(i)) => i.checked_neg().map(from_integer).ok_or_else(|| fail("the result of - is too large")),
+        Some(Float(f)) => Ok(Value::from(-f)),
+        None => Err(fail(format!("bad operand type for unary -: '{}'", type_name(value)))),
+    }
+}
+
+pub fn concatenate(a: &Value, b: &Value) -> Outcome {
+    let (x, y) = (text(a)?, text(b)?);
+    fits(x.len() + y.len())?;
+    Ok(Value::from([x, y].concat()))
+}
+
+/// layout % values, and the filter `format`
+pub fn percent(layout: &str, values: &Value) -> Result<String, Error> {
+    let values = match values.kind() {
+        ValueKind::Undefined => vec![],
+        _ if is_tuple(values) => items(values)?,
+        _ => vec![values.clone()],
+    };
+    formatted(FormatStyle::Printf, layout, &values)
+}
+
+/// The library's formatting, less widths beyond reason; what it would print itself is printed as Python does.
+pub fn formatted(style: FormatStyle, layout: &str, values: &[Value]) -> Result<String, Error> {
+    let mut digits = 0usize;
+    let mut inside = false;
+    for c in layout.chars() {
+        match c {
+            '%' | '{' | '}' => (inside, digits) = (c != '}', 0),
+            '0'..='9' if inside => digits = (digits * 10).saturating_add(c as usize - '0' as usize).min(WIDEST + 1),
+            '*' if inside => return Err(fail("a format with * is not supported in chat templates")),
+            _ if c.is_alphabetic() && style == FormatStyle::Printf => inside = false,
+            _ => digits = 0,
+        }
+        if digits > WIDEST {
+            return Err(fail(format!("a format wider than {WIDEST}")));
         }
     }
-    let (Some(x), Some(y)) = (a.as_number(), b.as_number()) else { return Err(unsupported("**", a, b)) };
-    if x == 0.0 && y < 0.0 {
-        return Err(Error::new("zero to a negative power"));
-    }
-    if x < 0.0 && y.fract() != 0.0 {
-        return Err(Error::new("complex numbers are not supported"));
-    }
-    let result = x.powf(y);
-    if result.is_infinite() && x.is_finite() && y.is_finite() {
-        return Err(Error::new("the result of ** is too large"));
-    }
-    Ok(Value::Float(result))
-}
-
-pub fn negate(value: &Value, positive: bool) -> Result<Value, Error> {
-    match value {
-        Value::Float(f) => Ok(Value::Float(if positive { *f } else { -f })),
-        other => match other.as_int() {
-            Some(i) if positive => Ok(Value::Int(i)),
-            Some(i) => i.checked_neg().map(Value::Int).ok_or_else(overflow),
-            None => match other {
-                Value::Undefined(what) => Err(Error::new(format!("{what} is undefined"))),
-                _ => Err(Error::new(format!("bad operand type for unary -: '{}'", other.type_name()))),
-            },
-        },
-    }
-}
-
-/// a < b, where Python has an order.
-pub fn less(a: &Value, b: &Value) -> Result<bool, Error> {
-    Ok(order("<", a, b)? == Some(Ordering::Less))
+    let printed = |value: &Value| match value.kind() {
+        ValueKind::Seq | ValueKind::Iterable | ValueKind::Plain => text(value).map(Value::from),
+        _ => Ok(value.clone()),
+    };
+    let values = values.iter().map(printed).collect::<Result<Vec<_>, _>>()?;
+    values.iter().try_for_each(|v| weigh(v).map(drop))?;
+    let result = formatting::format(style, layout, &values)?;
+    fits(result.len())?;
+    Ok(result)
 }
 
 fn order(symbol: &str, a: &Value, b: &Value) -> Result<Option<Ordering>, Error> {
-    if let (Some(x), Some(y)) = (a.as_int(), b.as_int()) {
-        return Ok(Some(x.cmp(&y)));
-    }
-    if let (Some(x), Some(y)) = (a.as_number(), b.as_number()) {
-        return Ok(x.partial_cmp(&y));
+    match (number(a), number(b)) {
+        (Some(Int(x)), Some(Int(y))) => return Ok(Some(x.cmp(&y))),
+        (Some(Int(x)), Some(Float(y))) => return Ok((x as f64).partial_cmp(&y)),
+        (Some(Float(x)), Some(Int(y))) => return Ok(x.partial_cmp(&(y as f64))),
+        (Some(Float(x)), Some(Float(y))) => return Ok(x.partial_cmp(&y)),
+        _ => {}
     }
     if let (Some(x), Some(y)) = (a.as_str(), b.as_str()) {
         return Ok(Some(x.cmp(y)));
     }
-    match (a, b) {
-        (Value::List(x), Value::List(y)) | (Value::Tuple(x) | Value::Group(x), Value::Tuple(y) | Value::Group(y)) => {
-            for (v, w) in x.iter().zip(y.iter()) {
-                if !v.equals(w) {
-                    return order(symbol, v, w);
-                }
+    if a.kind() == ValueKind::Seq && b.kind() == ValueKind::Seq && is_tuple(a) == is_tuple(b) {
+        let (x, y) = (items(a)?, items(b)?);
+        for (v, w) in x.iter().zip(&y) {
+            if v != w {
+                return order(symbol, v, w);
             }
-            Ok(Some(x.len().cmp(&y.len())))
         }
-        _ => Err(unsupported(symbol, a, b)),
+        return Ok(Some(x.len().cmp(&y.len())));
     }
+    Err(unsupported(symbol, a, b))
 }
 
-pub fn compare(operator: Comparison, a: &Value, b: &Value) -> Result<bool, Error> {
-    Ok(match operator {
-        Comparison::Eq => a.equals(b),
-        Comparison::Ne => !a.equals(b),
-        Comparison::Lt => order("<", a, b)? == Some(Ordering::Less),
-        Comparison::Gt => order(">", a, b)? == Some(Ordering::Greater),
-        Comparison::Le => matches!(order("<=", a, b)?, Some(Ordering::Less | Ordering::Equal)),
-        Comparison::Ge => matches!(order(">=", a, b)?, Some(Ordering::Greater | Ordering::Equal)),
-        Comparison::In => contains(b, a)?,
-        Comparison::NotIn => !contains(b, a)?,
+/// <, <=, > and >=, where Python has an order.
+pub fn compare(state: &State, symbol: &str, a: &Value, b: &Value) -> Result<bool, Error> {
+    pay(state, a, b)?;
+    let found = order(symbol, a, b)?;
+    Ok(match symbol {
+        "<" => found == Some(Ordering::Less),
+        "<=" => matches!(found, Some(Ordering::Less | Ordering::Equal)),
+        ">" => found == Some(Ordering::Greater),
+        _ => matches!(found, Some(Ordering::Greater | Ordering::Equal)),
     })
+}
+
+/// Comparing costs as much as the smaller side has parts.
+fn pay(state: &State, a: &Value, b: &Value) -> Result<(), Error> {
+    if a.as_object().is_some() && b.as_object().is_some() {
+        state.consume_fuel(2 * weigh(a)?.min(weigh(b)?) as u64)?;
+    }
+    Ok(())
+}
+
+pub fn equal(state: &State, a: &Value, b: &Value) -> Result<bool, Error> {
+    pay(state, a, b)?;
+    if Lazy::is_generator(a) || Lazy::is_generator(b) {
+        return Ok(minijinja::tests::is_sameas(a, b)); // not by reading them
+    }
+    Ok(a == b)
 }
 
 /// item in container
-pub fn contains(container: &Value, item: &Value) -> Result<bool, Error> {
+pub fn contains(state: &State, item: &Value, container: &Value) -> Result<bool, Error> {
     if let Some(whole) = container.as_str() {
-        let Some(part) = item.as_str() else {
-            let kind = item.type_name();
-            return Err(Error::new(format!("'in <string>' requires a string on its left, not {kind}")));
+        return match item.as_str() {
+            Some(part) => Ok(whole.contains(part)),
+            None => Err(fail(format!("'in <string>' requires a string on its left, not {}", type_name(item)))),
         };
-        return Ok(whole.contains(part));
     }
-    if let Some(items) = container.as_items() {
-        return Ok(items.iter().any(|i| i.equals(item)));
+    if is_dict(container) {
+        let known = container.as_object().and_then(|dict| dict.get_value(hashable(item).ok()?));
+        return hashable(item).map(|_| known.is_some());
     }
-    match container {
-        Value::Dict(d) => Ok(d.get(item)?.is_some()),
-        Value::Range(start, stop, step) => {
-            Ok(item.as_int().is_some_and(|i| range_values(*start, *stop, *step).any(|v| v == i)))
+    let all = iterated(container)?;
+    state.consume_fuel(all.len() as u64 / 8)?;
+    for one in &all {
+        if equal(state, one, item)? {
+            return Ok(true);
         }
-        other => match other.iterate()? {
-            Some(items) => Ok(items.iter().any(|i| i.equals(item))),
-            None => Err(Error::new(format!("'in' needs a container on its right, not '{}'", other.type_name()))),
-        },
+    }
+    Ok(false)
+}
+
+/// What a loop goes through; the library takes None for an empty list.
+pub fn iterable(value: &Value) -> Result<(), Error> {
+    match value.kind() {
+        ValueKind::Undefined | ValueKind::String | ValueKind::Seq | ValueKind::Iterable => Ok(()),
+        ValueKind::Map if is_dict(value) => Ok(()),
+        _ => Err(fail(format!("'{}' object is not iterable", type_name(value)))),
     }
 }
 
-/// Where Python's index lands in a sequence of that length.
-fn position(index: i128, length: usize) -> Option<usize> {
-    let length = length as i128;
-    let at = if index < 0 { index + length } else { index };
-    (0..length).contains(&at).then_some(at as usize)
+pub fn iterated(value: &Value) -> Result<Vec<Value>, Error> {
+    iterable(value)?;
+    items(value)
 }
 
-/// value[index]: None where Python would raise a LookupError or TypeError, which Jinja makes undefined.
-pub fn item(value: &Value, index: &Value) -> Option<Value> {
-    match value {
-        Value::Dict(d) => d.get(index).ok().flatten().cloned(),
-        Value::Str(s) | Value::Markup(s) => {
-            let index = index.as_int()?;
-            let at = if s.is_ascii() {
-                position(index, s.len()).map(|i| &s[i..=i])
-            } else {
-                position(index, s.chars().count()).and_then(|i| {
-                    let (start, c) = s.char_indices().nth(i)?;
-                    Some(&s[start..start + c.len_utf8()])
-                })
-            };
-            at.map(Value::from)
-        }
-        Value::Range(start, stop, step) => {
-            let at = position(index.as_int()?, value.length()?)?;
-            let _ = stop;
-            Some(Value::Int(start + at as i128 * step))
-        }
-        other => {
-            let items = other.as_items()?;
-            Some(items[position(index.as_int()?, items.len())?].clone())
-        }
+/// container[key]: what is not there is undefined.
+pub fn item(container: &Value, key: &Value) -> Outcome {
+    if Lazy::is_generator(container) || (key.as_object().is_some() && hashable(key).is_err()) {
+        return Ok(Value::UNDEFINED);
     }
+    container.get_item(key)
 }
 
-/// value[start:stop:step]; what cannot be sliced is an error, unlike an index that is not there.
-pub fn slice(value: &Value, parts: [Option<Value>; 3]) -> Result<Value, Error> {
-    let not_sliced = || Error::new(format!("'{}' object cannot be sliced", value.type_name()));
-    let length = value.length().ok_or_else(not_sliced)?;
+/// container[start:stop:step]
+pub fn slice(state: &State, container: &Value, parts: [&Value; 3]) -> Outcome {
+    let all = match container.kind() {
+        ValueKind::String | ValueKind::Seq => items(container)?,
+        ValueKind::Iterable if !Lazy::is_generator(container) => items(container)?,
+        _ => return Err(fail(format!("'{}' object cannot be sliced", type_name(container)))),
+    };
     let mut bounds = [None; 3];
-    for (bound, part) in bounds.iter_mut().zip(&parts) {
-        match part {
-            None | Some(Value::None) => {}
-            Some(given) => match given.as_int() {
-                Some(i) => *bound = Some(i),
-                None => return Err(Error::new("slice indices must be integers or none")),
-            },
-        }
+    for (bound, part) in bounds.iter_mut().zip(parts) {
+        *bound = optional_integer(Some(part), "a slice's index")?;
     }
-    let length = length as i128;
-    let step = bounds[2].unwrap_or(1);
+    let length = all.len() as i128;
+    let step = bounds[2].unwrap_or(1).clamp(-length - 1, length + 1);
     if step == 0 {
-        return Err(Error::new("slice step cannot be zero"));
+        return Err(fail("slice step cannot be zero"));
     }
-    let clamp = |bound: Option<i128>, absent: i128| match bound {
-        None => absent,
-        Some(i) => {
-            let at = if i < 0 { i.saturating_add(length) } else { i };
-            if step > 0 {
-                at.clamp(0, length)
-            } else {
-                at.clamp(-1, length - 1)
-            }
+    let place = |bound: Option<i128>, absent: i128| {
+        let at = bound.map_or(absent, |i| if i < 0 { i.saturating_add(length) } else { i });
+        if step > 0 {
+            at.clamp(0, length)
+        } else {
+            at.clamp(-1, length - 1)
         }
     };
-    let (first, last) = if step > 0 { (0, length) } else { (length - 1, -1) };
-    let step = step.clamp(-length - 1, length + 1);
-    let picked = range_values(clamp(bounds[0], first), clamp(bounds[1], last), step).map(|i| i as usize);
-    Ok(match value {
-        Value::Str(s) | Value::Markup(s) => {
-            let text: String = if s.is_ascii() {
-                picked.map(|i| s.as_bytes()[i] as char).collect()
-            } else {
-                let chars: Vec<char> = s.chars().collect();
-                picked.map(|i| chars[i]).collect()
-            };
-            if matches!(value, Value::Markup(_)) { Value::Markup(text.into()) } else { Value::from(text) }
-        }
-        Value::Range(start, _, by) => {
-            let all: Vec<usize> = picked.collect();
-            let at = |i: usize| start + i as i128 * by;
-            match (all.first(), all.last()) {
-                (Some(a), Some(b)) => Value::Range(at(*a), at(*b) + (by * step).signum(), by * step),
-                _ => Value::Range(*start, *start, by * step),
-            }
-        }
-        Value::List(items) => Value::list(picked.map(|i| items[i].clone()).collect()),
-        Value::Tuple(items) | Value::Group(items) => Value::tuple(picked.map(|i| items[i].clone()).collect()),
-        _ => return Err(not_sliced()),
-    })
+    let (mut at, end) = match step > 0 {
+        true => (place(bounds[0], 0), place(bounds[1], length)),
+        // An absent end lies before the first item, where no index reaches.
+        false => (place(bounds[0], length - 1), bounds[1].map_or(-1, |i| place(Some(i), -1))),
+    };
+    let mut picked = vec![];
+    while if step > 0 { at < end } else { at > end } {
+        picked.push(all[at as usize].clone());
+        at += step;
+    }
+    if container.kind() == ValueKind::String {
+        let joined: String = picked.iter().filter_map(Value::as_str).collect();
+        return Ok(if container.is_safe() { Value::from_safe_string(joined) } else { Value::from(joined) });
+    }
+    sequence(state, container, picked)
+}
+
+/// set namespace.name = value
+pub fn assign(state: &State, value: &Value, target: &Value, name: &Value) -> Outcome {
+    let Some(namespace) = target.downcast_object_ref::<Namespace>() else {
+        return Err(fail(format!("cannot assign an attribute of a '{}', only of a namespace", type_name(target))));
+    };
+    let value = match value.kind() {
+        ValueKind::Iterable => Value::from(items(value)?), // else each pass would wrap the one before
+        _ => value.clone(),
+    };
+    namespace.set(name.as_str().unwrap_or_default(), weighed(state, value)?);
+    Ok(Value::from(()))
 }
