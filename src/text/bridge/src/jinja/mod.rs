@@ -11,7 +11,7 @@ mod program;
 mod strftime;
 mod values;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use minijinja::value::{Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{machinery, AutoEscape, Environment, Error, ErrorKind};
@@ -90,7 +90,8 @@ fn described(error: &Error) -> String {
     }
 }
 
-fn environment(clock: strftime::Clock, namespaces: Arc<Mutex<Vec<Arc<Namespace>>>>) -> Environment<'static> {
+/// What all templates have in common.
+fn common() -> Environment<'static> {
     let mut env = Environment::new();
     env.set_debug(true); // errors name what is undefined
     env.set_fuel(Some(FUEL));
@@ -128,6 +129,14 @@ fn environment(clock: strftime::Clock, namespaces: Arc<Mutex<Vec<Arc<Namespace>>
     env.add_function("lipsum", || -> Result<Value, Error> { Err(fail("lipsum() is not supported in chat templates")) });
     env.add_global("self", Value::from_pairs([("", "")])); // what it is for, self.block(), the compiler sees to
     env.add_function("dict", dict);
+    env.add_function("raise_exception", |message: &Value| -> Result<Value, Error> { Err(fail(print::text(message)?)) });
+    env
+}
+
+fn environment(clock: strftime::Clock, namespaces: Arc<Mutex<Vec<Arc<Namespace>>>>) -> Environment<'static> {
+    static COMMON: LazyLock<Environment<'static>> = LazyLock::new(common);
+    let mut env = COMMON.clone();
+    env.add_function("strftime_now", move |layout: &str| clock.format(layout).map_err(fail));
     env.add_function("namespace", move |args: Rest<ValueOrKwargs>| {
         let made = Arc::new(Namespace::default());
         for (name, value) in entries(&args.into_values())? {
@@ -140,8 +149,6 @@ fn environment(clock: strftime::Clock, namespaces: Arc<Mutex<Vec<Arc<Namespace>>
         all.push(made.clone());
         Ok(Value::from_dyn_object(made))
     });
-    env.add_function("raise_exception", |message: &Value| -> Result<Value, Error> { Err(fail(print::text(message)?)) });
-    env.add_function("strftime_now", move |layout: &str| clock.format(layout).map_err(fail));
     env
 }
 

@@ -6,31 +6,50 @@
 //! which it does not promise to keep: the version is pinned, and the tests would show what changed.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use minijinja::machinery::{parse, CodeGenerator, Instruction, Instructions};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Value;
 use minijinja::Error;
-use regex::{Captures, Regex};
+use regex::Regex;
+
+use super::values::fail;
+
+const LONGEST_TAG: usize = 1 << 16;
 
 /// Compiled: the main part, and the `block`s by name.
 pub type Program<'s> = (Instructions<'s>, BTreeMap<&'s str, Instructions<'s>>);
 
 /// What Python's Jinja2 does before anything else; and `generation`, which only marks text for training, is a scope.
 pub fn prepared(source: &str) -> String {
+    static TAG: LazyLock<Regex> = LazyLock::new(|| {
+        let tag = r"(\{%[-+]?[ \t\n]*)(end)?generation([ \t\n]*[-+]?%\})";
+        Regex::new(tag).unwrap_or_else(|e| panic!("{e}"))
+    });
     let text = source.replace("\r\n", "\n").replace('\r', "\n");
-    if !text.contains("generation") {
-        return text;
+    TAG.replace_all(&text, "${1}${2}with${3}").into_owned()
+}
+
+/// The parser goes as deep as a tag has operators.
+fn short_tags(source: &str) -> Result<(), Error> {
+    let bytes = source.as_bytes();
+    let long = bytes.windows(2).enumerate().find(|(at, pair)| {
+        let rest = &bytes[at + 2..];
+        let closed = |rest: &[u8]| rest.windows(2).any(|pair| matches!(pair, b"%}" | b"}}"));
+        matches!(*pair, b"{%" | b"{{") && rest.len() > LONGEST_TAG && !closed(&rest[..LONGEST_TAG])
+    });
+    match long {
+        None => Ok(()),
+        Some((at, _)) => {
+            let line = 1 + bytes[..at].iter().filter(|b| **b == b'\n').count();
+            Err(fail(format!("the tag in line {line} has more than {LONGEST_TAG} bytes; set parts of it as variables")))
+        }
     }
-    let tag = Regex::new(r"\{%([-+]?)([ \t\n]*)(end)?generation([ \t\n]*)([-+]?)%\}").unwrap_or_else(|e| panic!("{e}"));
-    let scope = |found: &Captures| {
-        let part = |i: usize| found.get(i).map_or("", |m| m.as_str());
-        format!("{{%{}{}{}with{}{}%}}", part(1), part(2), part(3), part(4), part(5))
-    };
-    tag.replace_all(&text, scope).into_owned()
 }
 
 pub fn compiled(source: &str) -> Result<Program<'_>, Error> {
+    short_tags(source)?;
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
     let tree = parse(source, "template", syntax)?;
     let mut generator = CodeGenerator::new("template", source);
