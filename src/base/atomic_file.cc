@@ -66,7 +66,6 @@ Result<AtomicFile> AtomicFile::create(const std::string& given) {
   static std::atomic<int> serial{0};
   std::error_code ignored;
   std::string path = given;
-  if (std::filesystem::is_symlink(path, ignored)) path = std::filesystem::weakly_canonical(path, ignored).string();
   const auto status = std::filesystem::status(path, ignored);
   if (std::filesystem::is_directory(status)) return write_error(given, "write", EISDIR);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
@@ -74,6 +73,8 @@ Result<AtomicFile> AtomicFile::create(const std::string& given) {
     if (fd < 0) return write_error(given, "open", errno);
     return AtomicFile(path, "", fd);
   }
+  // After the above: where /dev/stdout leads to a pipe, there is no such path.
+  if (std::filesystem::is_symlink(path, ignored)) path = std::filesystem::weakly_canonical(path, ignored).string();
   std::string temporary;
   int fd = -1;
   do {

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -64,22 +65,29 @@ struct ThreadPool::Shared {
     seen = state / generation;
     return (state & open) != 0;
   }
+
+  void end() {
+    {
+      const std::lock_guard lock(mutex);
+      stop = true;
+      gate.fetch_add(generation);
+    }
+    wake.notify_all();
+    for (auto& thread : workers) thread.join();
+  }
 };
 
 ThreadPool::ThreadPool(int threads) : threads_(std::max(1, threads)), shared_(std::make_unique<Shared>()) {
   shared_->workers.reserve(static_cast<std::size_t>(threads_ - 1));
-  for (int i = 1; i < threads_; ++i) shared_->workers.emplace_back([this, i] { worker(i); });
+  try {
+    for (int i = 1; i < threads_; ++i) shared_->workers.emplace_back([this, i] { worker(i); });
+  } catch (const std::system_error&) {  // as many as there can be are running, and wait for work
+    shared_->end();
+    throw;
+  }
 }
 
-ThreadPool::~ThreadPool() {
-  {
-    const std::lock_guard lock(shared_->mutex);
-    shared_->stop = true;
-    shared_->gate.fetch_add(Shared::generation);
-  }
-  shared_->wake.notify_all();
-  for (auto& thread : shared_->workers) thread.join();
-}
+ThreadPool::~ThreadPool() { shared_->end(); }
 
 void ThreadPool::worker(int thread) {
   Shared& s = *shared_;

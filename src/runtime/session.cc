@@ -338,7 +338,7 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Bundle> b
     TRY_VOID(session->start(isa, options.load_tokenizer));
     return std::unique_ptr<Session>(std::move(session));
   } catch (const std::system_error& error) {
-    return out_of_resource("cannot start {} threads: {}", threads, error.what());
+    return out_of_resource("cannot start {} threads: {}; ask for fewer (--threads)", threads, error.what());
   }
 }
 

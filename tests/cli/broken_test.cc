@@ -242,6 +242,10 @@ TEST(Limits, TooLittleMemoryIsAResourceErrorWherever) {
     }
   }
   EXPECT_GT(refused, 0);
+  const auto threads =
+      shell("ulimit -v 2000000; \"$KNAPSACK\" run '" + talker + "' --ids 1 -n 1 --threads 1000", folder);
+  EXPECT_EQ(threads.exit_code, 5) << threads.err;
+  EXPECT_NE(threads.err.find("cannot start 1000 threads"), std::string::npos) << threads.err;
 }
 #endif
 

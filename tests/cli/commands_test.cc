@@ -167,6 +167,13 @@ TEST(Input, APipeIsReadAndADeviceIsNot) {
   expect_error(shell("\"$KNAPSACK\" inspect <(printf GGUF)"), 3);
 }
 
+TEST(Outputs, ALinkToAPipeIsWrittenTo) {
+  const auto through = run({"bash", "-c", "\"$KNAPSACK\" logits \"$MODEL\" --ids 1 -q -o /dev/stdout | cat"}, "",
+                           {"KNAPSACK=" + binary(), "MODEL=" + talker});
+  EXPECT_EQ(through.err, "");
+  EXPECT_EQ(through.out, knapsack({"logits", talker, "--ids", "1", "-q", "-o", "-"}).out);
+}
+
 TEST(Input, AnEmptyNameIsUsage) {
   expect_error(knapsack({"inspect", ""}), 2);
   expect_error(knapsack({"tokenize", talker, "-f", ""}), 2);
