@@ -22,8 +22,8 @@ use values::{bound, escape_html, fail, is_dict, items, pairs};
 
 /// One step is an instruction, or 64 bytes of text: seconds of work, thousands of times what a conversation needs.
 const FUEL: u64 = 20_000_000;
-/// Some thirty times the longest template in use.
-const LONGEST_SOURCE: usize = 1 << 20;
+/// Eight times the longest template in use.
+const LONGEST_SOURCE: usize = 128 << 10;
 /// The library's parser and its macros recurse, and so does dropping what nests; bounded all, but by more than the
 /// stack that a thread may happen to have.
 const STACK: usize = 256 << 20;
