@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   vocab.add_bos = data[2] % 3 - 1;
   vocab.add_eos = data[2] / 3 % 3 - 1;
   vocab.add_space_prefix = data[2] / 9 % 3 - 1;
-  vocab.bos = static_cast<std::int8_t>(data[3]);
+  vocab.bos = data[3] < 128 ? data[3] : data[3] - 256;
   vocab.eos = vocab.bos + 1;
   input.remove_prefix(4);
   const bool types = data[0] % 8 < 4;
@@ -34,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::size_t tab = std::min(line.find('\t'), line.size());
     const std::string rest(line.substr(std::min(tab + 1, line.size())));
     vocab.tokens.emplace_back(line.substr(0, tab));
-    if (types) vocab.types.push_back(std::atoi(rest.c_str()));
+    if (types) vocab.types.push_back(static_cast<std::int32_t>(std::strtol(rest.c_str(), nullptr, 10)));
     const std::size_t second = rest.find('\t');
     vocab.scores.push_back(second == std::string::npos ? 0.0F : std::strtof(rest.c_str() + second + 1, nullptr));
   }
