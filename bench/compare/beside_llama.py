@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Knapsack's speed beside llama.cpp's: same file, same threads, same tokens, one after the other in each round.
 
-    bench/compare/llama_cpp.py MODEL.gguf ... [-p 512] [-n 64] [-t 2] [-r 5] [--json]
+    bench/compare/beside_llama.py MODEL.gguf ... [-p 512] [-n 64] [-t 2] [-r 5] [--json]
 
 llama.cpp comes as PyPI's llama-cpp-python, compiled on this machine (`make test-full` sets it up); its flash attention is
 tried on and off, and the faster of the two is the bar, for prefill and decode apart. Prints medians with the least and
