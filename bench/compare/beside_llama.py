@@ -19,64 +19,21 @@ import tempfile
 import time
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPO / "tests/full"))
+from _llama import Llama  # noqa: E402
+
 TEXT = REPO / "tests/data/perplexity.txt"
 
 
-class Llama:
-    def __init__(self, path, tokens, threads, flash):
-        import ctypes
-
-        import llama_cpp as ll
-
-        self.ll = ll
-        self.silent = ll.llama_log_callback(lambda *_: None)
-        ll.llama_log_set(self.silent, ctypes.c_void_p(0))
-        ll.llama_backend_init()
-        self.model = ll.llama_model_load_from_file(str(path).encode(), ll.llama_model_default_params())
-        if not self.model:
-            raise SystemExit(f"llama.cpp cannot load {path}")
-        self.vocab = ll.llama_model_get_vocab(self.model)
-        params = ll.llama_context_default_params()
-        params.n_ctx, params.n_batch = tokens, tokens
-        params.n_threads = params.n_threads_batch = threads
-        params.flash_attn_type = ll.LLAMA_FLASH_ATTN_TYPE_ENABLED if flash else ll.LLAMA_FLASH_ATTN_TYPE_DISABLED
-        self.ctx = ll.llama_init_from_model(self.model, params)
-        self.batch = ll.llama_batch_init(tokens, 0, 1)
-
-    def tokenize(self, text):
-        data = text.encode()
-        out = (self.ll.llama_token * (len(data) + 16))()
-        count = self.ll.llama_tokenize(self.vocab, data, len(data), out, len(out), True, True)
-        return list(out[:count])
-
-    def text(self, ids):
-        import ctypes
-
-        array = (self.ll.llama_token * len(ids))(*ids)
-        out = ctypes.create_string_buffer(len(ids) * 64 + 64)
-        count = self.ll.llama_detokenize(self.vocab, array, len(ids), out, len(out), True, True)
-        return out.raw[:count].decode("utf-8", "replace")
-
-    def decode(self, ids, past):
-        b = self.batch
-        b.n_tokens = len(ids)
-        for i, token in enumerate(ids):
-            b.token[i], b.pos[i], b.n_seq_id[i] = token, past + i, 1
-            b.seq_id[i][0] = 0
-            b.logits[i] = i + 1 == len(ids)
-        if self.ll.llama_decode(self.ctx, b) != 0:
-            raise SystemExit("llama_decode failed")
-        self.ll.llama_get_logits_ith(self.ctx, -1)
-
-    def speeds(self, ids, made):
-        self.ll.llama_memory_clear(self.ll.llama_get_memory(self.ctx), True)
-        began = time.perf_counter()
-        self.decode(ids, 0)
-        read = time.perf_counter()
-        for i in range(made):
-            self.decode([ids[i % len(ids)]], len(ids) + i)
-        end = time.perf_counter()
-        return len(ids) / (read - began), made / (end - read)
+def their_speeds(peer, ids, made):
+    peer.clear()
+    began = time.perf_counter()
+    peer.decode(ids, 0, [len(ids) - 1])
+    read = time.perf_counter()
+    for i in range(made):
+        peer.decode([ids[i % len(ids)]], len(ids) + i, [0])
+    end = time.perf_counter()
+    return len(ids) / (read - began), made / (end - read)
 
 
 def our_speeds(binary, path, text_file, made, threads):
@@ -97,7 +54,7 @@ def compare(path, options):
     peers = {f"-fa {'on' if flash else 'off'}": Llama(path, room, options.threads, flash) for flash in (True, False)}
     first = next(iter(peers.values()))
     text = TEXT.read_text(encoding="ascii")
-    text = first.text(first.tokenize(text[:8 * options.prompt + 64])[:options.prompt])
+    text = first.text(first.tokenize(text[:8 * options.prompt + 64])[:options.prompt], remove_special=True)
     ids = first.tokenize(text)
     found = {"knapsack": ([], []), **{name: ([], []) for name in peers}}
     with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
@@ -107,7 +64,7 @@ def compare(path, options):
             prefill, decode, tokens = our_speeds(options.knapsack, path, file.name, options.gen, options.threads)
             if tokens != len(ids):
                 raise SystemExit(f"{path}: {tokens} prompt tokens for knapsack, {len(ids)} for llama.cpp")
-            speeds = {"knapsack": (prefill, decode), **{name: peer.speeds(ids, options.gen) for name, peer in peers.items()}}
+            speeds = {"knapsack": (prefill, decode), **{name: their_speeds(peer, ids, options.gen) for name, peer in peers.items()}}
             if turn < 0:
                 continue
             for name, pair in speeds.items():

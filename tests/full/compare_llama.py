@@ -24,6 +24,11 @@ import subprocess
 import sys
 import tempfile
 
+import llama_cpp as ll
+import numpy as np
+
+from _llama import Llama
+
 REPO = pathlib.Path(__file__).resolve().parents[2]
 # llama-cpp-python 0.3.36, gguf and numpy come with `make test-full`'s set-up.
 MODELS = pathlib.Path(os.environ.get("KNAPSACK_MODELS", REPO / "models"))
@@ -44,60 +49,16 @@ def prompts():
     return PROMPTS.read_text(encoding="utf-8").splitlines()
 
 
-class Llama:
-    """llama.cpp through its C interface: no sampler, no template, f16 KV, flash attention off."""
+class Reference(Llama):
+    """llama.cpp as these tests want it: CTX tokens, flash attention off, logits as arrays."""
 
     def __init__(self, path, f32_kv=False):
-        import ctypes
-        import llama_cpp as ll
-        import numpy as np
-        self.ll, self.np, self.ctypes = ll, np, ctypes
-        self.silent = ll.llama_log_callback(lambda *_: None)
-        ll.llama_log_set(self.silent, ctypes.c_void_p(0))
-        ll.llama_backend_init()
-        self.model = ll.llama_model_load_from_file(str(path).encode(), ll.llama_model_default_params())
-        if not self.model:
-            raise SystemExit(f"llama.cpp cannot load {path}")
-        self.vocab = ll.llama_model_get_vocab(self.model)
+        super().__init__(path, CTX, int(os.environ.get("KNAPSACK_THREADS", "2")), f32_kv=f32_kv)
         self.width = ll.llama_vocab_n_tokens(self.vocab)
-        params = ll.llama_context_default_params()
-        params.n_ctx, params.n_batch, params.n_ubatch = CTX, CTX, CTX
-        params.n_threads = params.n_threads_batch = int(os.environ.get("KNAPSACK_THREADS", "2"))
-        params.flash_attn_type = ll.LLAMA_FLASH_ATTN_TYPE_DISABLED
-        if f32_kv:
-            params.type_k = params.type_v = 0  # GGML_TYPE_F32
-        self.ctx = ll.llama_init_from_model(self.model, params)
-        self.batch = ll.llama_batch_init(CTX, 0, 1)
-
-    def tokenize(self, text):
-        data = text.encode()
-        out = (self.ll.llama_token * (len(data) + 16))()
-        n = self.ll.llama_tokenize(self.vocab, data, len(data), out, len(out), True, True)
-        if n < 0:
-            raise SystemExit("llama.cpp cannot tokenize")
-        return list(out[:n])
-
-    def text(self, ids):
-        array = (self.ll.llama_token * len(ids))(*ids)
-        out = self.ctypes.create_string_buffer(len(ids) * 64 + 64)
-        n = self.ll.llama_detokenize(self.vocab, array, len(ids), out, len(out), False, True)
-        return out.raw[:n].decode("utf-8", "replace")
-
-    def clear(self):
-        self.ll.llama_memory_clear(self.ll.llama_get_memory(self.ctx), True)
 
     def run(self, ids, past, wanted):
         """Logits of the positions in `wanted` (indices into ids), float32 [len(wanted), vocab]."""
-        b = self.batch
-        b.n_tokens = len(ids)
-        for i, token in enumerate(ids):
-            b.token[i], b.pos[i], b.n_seq_id[i] = token, past + i, 1
-            b.seq_id[i][0] = 0
-            b.logits[i] = i in wanted
-        if self.ll.llama_decode(self.ctx, b) != 0:
-            raise SystemExit("llama_decode failed")
-        return self.np.stack([
-            self.np.ctypeslib.as_array(self.ll.llama_get_logits_ith(self.ctx, i), (self.width,)).copy() for i in wanted])
+        return np.stack([np.ctypeslib.as_array(p, (self.width,)).copy() for p in self.decode(ids, past, wanted)])
 
     def last_logits(self, ids):
         self.clear()
@@ -110,10 +71,10 @@ class Llama:
         made, top = [], []
         end = False
         while len(made) < TOKENS:
-            best = self.np.argsort(-logits, kind="stable")[:TOP]
+            best = np.argsort(-logits, kind="stable")[:TOP]
             top.append([[int(i), round(float(logits[i]), 4)] for i in best])
             token = int(best[0])
-            if self.ll.llama_vocab_is_eog(self.vocab, token):
+            if ll.llama_vocab_is_eog(self.vocab, token):
                 end = True
                 break
             made.append(token)
@@ -123,19 +84,19 @@ class Llama:
 
     def perplexity(self, text):
         ids = self.tokenize(text)
-        add_bos = self.ll.llama_vocab_get_add_bos(self.vocab)
+        add_bos = ll.llama_vocab_get_add_bos(self.vocab)
         first = WINDOW // 2
         total, count, early = 0.0, 0, None
         for begin in range(0, len(ids) - WINDOW + 1, WINDOW):
             chunk = ids[begin:begin + WINDOW]
             target = chunk[first + 1:]
             if add_bos:
-                chunk[0] = self.ll.llama_vocab_bos(self.vocab)
+                chunk[0] = ll.llama_vocab_bos(self.vocab)
             self.clear()
-            logits = self.run(chunk, 0, range(first, WINDOW))[:-1].astype(self.np.float64)
+            logits = self.run(chunk, 0, range(first, WINDOW))[:-1].astype(np.float64)
             top = logits.max(axis=1)
-            total += float((top + self.np.log(self.np.exp(logits - top[:, None]).sum(axis=1))
-                            - logits[self.np.arange(len(target)), target]).sum())
+            total += float((top + np.log(np.exp(logits - top[:, None]).sum(axis=1))
+                            - logits[np.arange(len(target)), target]).sum())
             count += len(target)
             if begin == 3 * WINDOW:
                 early = round(math.exp(total / count), 4)
@@ -155,7 +116,7 @@ def save(golden):
 def record(names, text_too):
     golden = json.loads(GOLDEN.read_text(encoding="utf-8")) if GOLDEN.exists() else {}
     for name in names:
-        llama = Llama(MODELS / name)
+        llama = Reference(MODELS / name)
         print(f"{name}: greedy", file=sys.stderr)
         golden.setdefault(name, {})["greedy"] = [llama.greedy(p) for p in prompts()]
         save(golden)
@@ -172,7 +133,6 @@ def knapsack(binary, *args):
 
 
 def our_last_logits(binary, path, ids):
-    import numpy as np
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "logits.npy")
         knapsack(binary, "logits", str(path), "--ids", ",".join(map(str, ids)), "-o", out)
@@ -182,7 +142,6 @@ def our_last_logits(binary, path, ids):
 def decoded_copy(source, target):
     """The same GGUF with every tensor as float32."""
     import gguf
-    import numpy as np
     reader = gguf.GGUFReader(source)
     writer = gguf.GGUFWriter(target, reader.fields["general.architecture"].contents())
     for key, field in reader.fields.items():
@@ -206,7 +165,7 @@ def decoded_llama(name):
     with tempfile.TemporaryDirectory() as folder:
         copy = os.path.join(folder, "f32.gguf")
         decoded_copy(MODELS / name, copy)
-        yield Llama(copy, f32_kv=True)
+        yield Reference(copy, f32_kv=True)
 
 
 def exact(names, binary):
@@ -253,7 +212,7 @@ def compare(names, binary, text_too):
                 print(f"| {name} | {shown} | {same} of {len(b)} | | | WRONG: same ids, text {ours['text']!r} "
                       f"for {theirs['text']!r} |")
                 continue
-            llama = llama or Llama(path)
+            llama = llama or Reference(path)
             ids = theirs["prompt_ids"] + b[:same]
             x, y = our_last_logits(binary, path, ids), llama.last_logits(ids)
             difference = float(abs(x - y).max())
@@ -272,7 +231,7 @@ def compare(names, binary, text_too):
                 file.flush()
                 ours = json.loads(knapsack(binary, "perplexity", str(path), file.name, "--method", "llama", "--json"))
             if not golden[name]["perplexity"]:  # not recorded: asked for now
-                llama = llama or Llama(path)
+                llama = llama or Reference(path)
                 golden[name]["perplexity"] = llama.perplexity(text_for(name))
             theirs = golden[name]["perplexity"]["perplexity"]
             off = ours["perplexity"] / theirs - 1
