@@ -60,6 +60,11 @@ json::object logprob_json(std::int32_t id, float logprob, const Tokenizer* token
 
 }  // namespace
 
+std::string shown_token(const Tokenizer& tokenizer, std::int32_t id) {
+  const std::string text = tokenizer.decode(std::span(&id, 1), false);
+  return json::serialize(json::value(text.find("\uFFFD") == std::string::npos ? text : tokenizer.piece(id)));
+}
+
 double prefill_tokens_per_s(const Completion& c) { return rate(static_cast<double>(c.prefilled_tokens), c.prefill_ms); }
 double decode_tokens_per_s(const Completion& c) { return rate(static_cast<double>(c.decode_steps), c.decode_ms); }
 
@@ -71,11 +76,14 @@ double peak_rss_mib() {
 
 std::string figures(const Completion& c, const GenerateOptions& options) {
   const bool dim = use_colour(STDERR_FILENO);
-  return fmt::format(
-      "{}TTFT {:.0f} ms, prefill {} tokens at {:.1f} tokens/s, decode {} tokens at {:.1f} tokens/s, {}{}{}\n",
-      dim ? dim_on : "", c.ttft_ms, c.prefilled_tokens, prefill_tokens_per_s(c), c.ids.size(), decode_tokens_per_s(c),
-      finish_words(c.finish), options.sampler.temperature > 0 ? fmt::format(", seed {}", options.sampler.seed) : "",
-      dim ? dim_off : "");
+  const std::string first = fmt::format("TTFT {:.0f} ms, prefill {} tokens at {:.1f} tokens/s,", c.ttft_ms,
+                                        c.prefilled_tokens, prefill_tokens_per_s(c));
+  const std::string second = fmt::format(
+      "decode {} tokens at {:.1f} tokens/s, {}{}", c.ids.size(), decode_tokens_per_s(c), finish_words(c.finish),
+      options.sampler.temperature > 0 ? fmt::format(", seed {}", options.sampler.seed) : "");
+  const bool narrow = is_terminal(STDERR_FILENO) &&
+                      first.size() + second.size() >= static_cast<std::size_t>(terminal_width(STDERR_FILENO));
+  return fmt::format("{}{}{}{}{}\n", dim ? dim_on : "", first, narrow ? '\n' : ' ', second, dim ? dim_off : "");
 }
 
 json::object completion_json(const Completion& c, const Tokenizer* tokenizer) {

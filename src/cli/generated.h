@@ -9,6 +9,9 @@
 
 namespace knapsack {
 
+// A token for a person: its text in quotes, or its spelling in the vocabulary where it is only a part of a character.
+std::string shown_token(const Tokenizer& tokenizer, std::int32_t id);
+
 double prefill_tokens_per_s(const Completion& completion);
 double decode_tokens_per_s(const Completion& completion);
 double peak_rss_mib();

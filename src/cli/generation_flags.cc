@@ -27,7 +27,7 @@ void GenerationFlags::describe(Arguments& arguments) {
   arguments.group("Length");
   arguments.integer("-n,--max-tokens", max_tokens_, 0, most_tokens,
                     "tokens to generate at most (default: until the model ends or the context is full)");
-  arguments.integer("--ctx", ctx_, 1, std::numeric_limits<std::int32_t>::max(),
+  arguments.integer("-c,--ctx", ctx_, 1, std::numeric_limits<std::int32_t>::max(),
                     "context in tokens, prompt and completion together (default: what the model was trained for, at "
                     "most 4096)");
   arguments.choice("--kv", kv_, {"f16", "f32"}, "how the KV cache is stored");
@@ -35,8 +35,10 @@ void GenerationFlags::describe(Arguments& arguments) {
   arguments.flag("--ignore-eos", ignore_eos_, "go on after the model's end tokens");
   arguments.group("Sampling");
   arguments.flag("--greedy", greedy_, "always the most likely token");
-  arguments.integer("--seed", seed_, 0, std::numeric_limits<std::int64_t>::max(),
-                    "seed of sampling: the same text on every thread count (default: random, and reported)");
+  arguments.integer(
+      "-s,--seed", seed_, 0, std::numeric_limits<std::int64_t>::max(),
+      "seed of sampling: the same text on every thread count; without --temp, --top-k ... nothing is drawn "
+      "(default: random, and reported)");
   arguments.number("--temp,--temperature", temperature_, 0, 1000, "0 is greedy");
   arguments.integer("--top-k", top_k_, 0, std::numeric_limits<std::int32_t>::max(), "the K most likely tokens; 0: all");
   arguments.number("--top-p", top_p_, 0, 1, "the most likely tokens up to this probability; 1: all");

@@ -16,6 +16,7 @@ class GenerationFlags {
   void describe(Arguments& arguments);
 
   [[nodiscard]] std::int64_t ctx() const { return ctx_.value_or(0); }
+  [[nodiscard]] bool seeded() const { return seed_.has_value(); }
   [[nodiscard]] DType kv() const { return kv_ == "f32" ? DType::F32 : DType::F16; }
 
   // What needs no model: before the model is opened, so that a bad value costs nothing.

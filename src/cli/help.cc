@@ -30,6 +30,7 @@ struct Variable {
 constexpr Variable variables[] = {
     {"KNAPSACK_ISA", "which kernels to use: `scalar`, `avx2`, ... (default: the fastest the processor has)"},
     {"NO_COLOR", "when set, no colours even on a terminal"},
+    {"KNAPSACK_HISTORY", "where `chat` keeps its history; empty: nowhere"},
 };
 
 constexpr const char* models_text =
@@ -201,13 +202,15 @@ std::string markdown_help() {
       out += fmt::format("\n{}\n", text.substr(0, end));
       text.remove_prefix(std::min(end + 1, text.size()));
     }
-    out += "\n| argument | meaning |\n|---|---|\n";
+    bool head = false;
     for (const auto& argument : arguments.all()) {
       if (argument.group == "Common" && entry.name != all_commands().front().name) continue;
+      if (!head) out += "\n| argument | meaning |\n|---|---|\n";
+      head = true;
       out += fmt::format("| `{}` | {} |\n", escaped_cell(signature(argument)), escaped_cell(description(argument)));
     }
     if (entry.name != all_commands().front().name)
-      out += fmt::format("\nAlso the common options `--json --threads -q -v -h` (see [{0}](#{0})).\n",
+      out += fmt::format("\nAlso the common options `--json -t -q -v -h` (see [{0}](#{0})).\n",
                          all_commands().front().name);
     out += "\n";
     for (const auto& example : arguments.examples())

@@ -143,7 +143,7 @@ void note_unused(const Checkpoint& checkpoint, const ModelConfig& config,
                  std::vector<std::string>& oddities) {
   std::map<std::string, std::pair<std::size_t, std::string>> reasons;  // reason -> how many, the first
   for (const TensorView& tensor : checkpoint.tensors()) {
-    if (used.contains(&tensor)) continue;
+    if (used.contains(&tensor) || checkpoint.read_with_config(tensor)) continue;
     const std::string reason = checkpoint.harmless(tensor, config);
     if (reason.empty()) {
       const bool head = config.tied && tensor.name.ends_with("lm_head.weight");

@@ -51,6 +51,8 @@ class Checkpoint {
   [[nodiscard]] virtual std::optional<LogicalTensor> find(const std::string& stored) const = 0;
   // keep_order: the columns must come in their own order.
   [[nodiscard]] virtual Result<LoadedWeight> read(const LogicalTensor& tensor, bool keep_order) const = 0;
+  // The configuration has taken its numbers from it, so that no weight of the graph is made of it.
+  [[nodiscard]] virtual bool read_with_config(const TensorView& /*tensor*/) const { return false; }
   // Why an unused tensor does no harm; empty: it is surplus.
   [[nodiscard]] virtual std::string harmless(const TensorView& tensor, const ModelConfig& config) const = 0;
 };

@@ -90,10 +90,13 @@ class GgufCheckpoint final : public Checkpoint {
     return LoadedWeight{mapped_weight(*tensor.parts[0], tensor.shape), nullptr};
   }
 
+  [[nodiscard]] bool read_with_config(const TensorView& tensor) const override {
+    return tensor.name == "rope_freqs.weight" || tensor.name == "rope_factors_long.weight" ||
+           tensor.name == "rope_factors_short.weight";
+  }
+
   [[nodiscard]] std::string harmless(const TensorView& tensor, const ModelConfig& config) const override {
     const std::string_view name = tensor.name;
-    if (name == "rope_freqs.weight" || name == "rope_factors_long.weight" || name == "rope_factors_short.weight")
-      return "RoPE's factors are taken from it";
     if (name.ends_with(".attn_rot_embd") || name.ends_with(".attn_rot_embd.weight") ||
         name.ends_with("rotary_emb.inv_freq"))
       return "RoPE's frequencies are computed";

@@ -23,12 +23,9 @@ namespace {
 using TokenizerResult = Result<std::shared_ptr<const Tokenizer>>;
 using Ids = std::span<const std::int32_t>;
 
-constexpr std::int64_t default_ctx = 4096;
-
 Result<std::int64_t> choose_ctx(const Bundle& bundle, const SessionOptions& options) {
-  const std::int64_t trained = bundle.trained_ctx;
   if (options.ctx < 0) return usage_error("the context length must be positive, found {}", options.ctx);
-  const std::int64_t ctx = options.ctx > 0 ? options.ctx : trained > 0 ? std::min(trained, default_ctx) : default_ctx;
+  const std::int64_t ctx = options.ctx > 0 ? options.ctx : usual_ctx(bundle);
   if (ctx > std::numeric_limits<std::int32_t>::max())
     return usage_error("a context of {} tokens is more than this program counts; at most {} are possible", ctx,
                        std::numeric_limits<std::int32_t>::max());
@@ -303,6 +300,11 @@ Result<void> LocalSession::score(Ids ids, std::int64_t from, const OnLogits& on_
 }
 
 }  // namespace
+
+std::int64_t usual_ctx(const Bundle& bundle) {
+  constexpr std::int64_t most = 4096;
+  return bundle.trained_ctx > 0 ? std::min(bundle.trained_ctx, most) : most;
+}
 
 std::string_view finish_name(Finish finish) {
   switch (finish) {

@@ -63,6 +63,25 @@ TEST(Run, StreamedTextIsTheJsonsText) {
   EXPECT_EQ(knapsack({"run", talker, "-f", "-", "-n", "20"}, "hello 世界").out, streamed.out);
 }
 
+TEST(Run, LogprobsShowTextNotBytes) {
+  // The model's own choice is no Chinese; a bias makes it one. The first byte of a character alone keeps its spelling.
+  const auto ids = object_of(knapsack({"tokenize", talker, "世", "--json"}));
+  const auto id = std::to_string(ids.at("ids").as_array()[0].as_int64());
+  const auto result =
+      knapsack({"run", talker, "-p", "hello", "-n", "1", "--logprobs", "1", "--logit-bias", id + "=1000"});
+  const bool whole = ids.at("ids").as_array().size() == 1;
+  const std::string shown = whole ? "世" : std::string(ids.at("pieces").as_array()[0].as_string());
+  EXPECT_NE(result.err.find("\"" + shown + "\""), std::string::npos) << result.err;
+}
+
+TEST(Run, ASeedWithoutSamplingIsSaidToDoNothing) {
+  EXPECT_NE(knapsack({"run", talker, "-p", "hello", "-n", "1", "-s", "7"}).err.find("--seed changes nothing"),
+            std::string::npos);
+  for (const char* quiet : {"--top-k=4", "-q"})
+    EXPECT_EQ(knapsack({"run", talker, "-p", "hello", "-n", "1", "-s", "7", quiet}).err.find("--seed"),
+              std::string::npos);
+}
+
 TEST(Run, ASeedGivesOneTextOnAnyThreadCount) {
   const auto text = [](const char* seed, const char* threads) {
     return knapsack({"run", talker, "-p", "hello", "-n", "24", "--temp", "1.5", "--seed", seed, "--threads", threads})
@@ -208,7 +227,7 @@ TEST(Run, ModelsWithChineseNamesWork) {
 TEST(Chat, TurnsComeFromAPipe) {
   const auto result = knapsack({"chat", talker, "-n", "6", "--greedy"}, "hello\n/stats\nagain\n");
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_NE(result.err.find("1 answers; context "), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("1 answer; context "), std::string::npos) << result.err;
   const auto json = object_of(knapsack({"chat", talker, "-n", "6", "--greedy", "--json"}, "hello\nagain"));
   ASSERT_EQ(json.at("turns").as_array().size(), 2U);
   const auto& turn = json.at("turns").as_array()[1].as_object();
@@ -333,6 +352,14 @@ TEST(Convert, TheResultHasTheSameLogits) {
   const std::string out = folder.file("m.gguf");
   const auto json = object_of(knapsack({"convert", talker, "-o", out, "--type", "f32", "--json"}));
   EXPECT_EQ(json.at("bytes").as_int64(), static_cast<std::int64_t>(std::filesystem::file_size(out)));
+  // RoPE's factors are a tensor there, read with the configuration: nothing to be warned of.
+  const std::string factors = folder.file("rope.gguf");
+  const std::string llama3 = testing::data_path("golden/llama-llama3rope").string();
+  EXPECT_EQ(knapsack({"convert", llama3, "-o", factors}).exit_code, 0);
+  const auto named = knapsack({"inspect", factors, "--tensors"});
+  EXPECT_NE(named.out.find("rope_freqs.weight"), std::string::npos);
+  EXPECT_EQ(named.out.find("oddities"), std::string::npos) << named.out;
+  std::filesystem::remove(factors);
   const auto logits = [](const std::string& model) {
     const std::string bytes = knapsack({"logits", model, "--ids", "1,2,3", "-o", "-"}).out;
     std::vector<float> values((bytes.size() - 128) / 4);
@@ -430,6 +457,23 @@ TEST(Inspect, TellsAllInLittleMemory) {
   const auto checked = object_of(knapsack({"inspect", mute, "--check", "--json"}));
   EXPECT_EQ(checked.at("sha256").as_string().size(), 64U);
   EXPECT_TRUE(checked.at("faults").as_array().empty());
+}
+
+TEST(Inspect, SaysWhatMemoryAContextTakes) {
+  const auto memory = [](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"inspect", talker, "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return object_of(knapsack(words)).at("memory").as_object();
+  };
+  const auto usual = memory({}), small = memory({"--ctx", "16"});
+  const auto per_token = object_of(knapsack({"inspect", talker, "--json"})).at("kv_bytes_per_token").as_int64();
+  EXPECT_EQ(usual.at("ctx").as_int64(), 256) << "what it was trained for";
+  EXPECT_EQ(small.at("kv").as_int64(), 16 * per_token);
+  EXPECT_EQ(usual.at("weights"), small.at("weights"));
+  EXPECT_GT(small.at("activations").as_int64(), 0);
+  EXPECT_EQ(small.at("total").as_int64(),
+            small.at("weights").as_int64() + small.at("kv").as_int64() + small.at("activations").as_int64());
+  EXPECT_NE(knapsack({"inspect", talker, "-c", "16"}).out.find(" at a context of 16: weights "), std::string::npos);
 }
 
 TEST(Inspect, NotANumberIsAWarningAndUnderCheckAnError) {

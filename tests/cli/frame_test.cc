@@ -65,6 +65,9 @@ TEST(Errors, UsageIsTwoAndNamesTheNearest) {
   const auto option = run({binary(), "version", "--jsn"});
   EXPECT_EQ(option.exit_code, 2);
   EXPECT_NE(option.err.find("did you mean --json?"), std::string::npos) << option.err;
+  EXPECT_NE(run({binary(), "rnu"}).err.find("did you mean run?"), std::string::npos) << "two letters swapped";
+  const auto longer = run({binary(), "run", "m", "--ctx-size", "9"});
+  EXPECT_NE(longer.err.find("did you mean --ctx?"), std::string::npos) << longer.err;
   EXPECT_EQ(run({binary()}).exit_code, 2);
   EXPECT_EQ(run({binary(), "--threads"}).exit_code, 2);
   EXPECT_EQ(run({binary(), "version", "surplus"}).exit_code, 2);

@@ -19,13 +19,14 @@ namespace {
 
 constexpr const char* chat_help =
     "/reset        forget the conversation, keep the system message\n"
-    "/system TEXT  set the system message (without TEXT: remove it); the conversation starts afresh\n"
+    "/system TEXT  set the system message (without TEXT: remove it) and start afresh\n"
     "/save FILE    write the conversation as JSON\n"
     "/load FILE    go on from a saved conversation\n"
     "/stats        context used, memory, speed so far\n"
     "/help         this list\n"
     "/exit         leave (also Ctrl-D, or Ctrl-C at the prompt)\n"
-    "A line ending in \\ goes on in the next; \"\"\" opens and closes a text of several lines; //x says \"/x\".\n"
+    "A line ending in \\ goes on in the next; \"\"\" opens and closes a text of\n"
+    "several lines; //x says \"/x\".\n"
     "Ctrl-C while the model speaks stops that answer.\n";
 
 class ChatCommand final : public Command {
@@ -33,8 +34,7 @@ class ChatCommand final : public Command {
   void describe(Arguments& arguments) override {
     arguments.about(
         "On a terminal: line editing, history, and the commands that /help lists. From a pipe every line is a turn. "
-        "The "
-        "model's own chat template is used, and the sampling its generation_config asks for unless options say "
+        "The model's own chat template is used, and the sampling its generation_config asks for unless options say "
         "otherwise. After each answer a line on stderr tells time to first token and tokens per second.\n"
         "History is kept in $XDG_STATE_HOME/knapsack/chat_history; KNAPSACK_HISTORY names another file, or none when "
         "empty.\n"
@@ -85,7 +85,7 @@ class ChatCommand final : public Command {
  private:
   Result<int> talk(Context& context, Turns& turns) {
     if (turns.interactive() && !context.quiet)
-      say(fmt::format("{}, context {} tokens. /help lists commands, Ctrl-D leaves.\n", session_->bundle().name,
+      say(fmt::format("{}, context {} tokens.\n/help lists commands, Ctrl-D leaves.\n", session_->bundle().name,
                       session_->ctx()));
     int code = 0;
     while (code == 0 || turns.interactive()) {
@@ -183,11 +183,12 @@ class ChatCommand final : public Command {
       const auto rate = [](std::int64_t count, double ms) {
         return ms > 0 ? static_cast<double>(count) / ms * 1000 : 0;
       };
-      say(fmt::format(
-          "{} answers; context {} of {} tokens; KV cache {}; peak memory {:.0f} MiB; loaded in {:.0f} ms\n"
-          "prefill {} tokens at {:.1f} tokens/s, decode {} tokens at {:.1f} tokens/s\n",
-          answers_, used_, session_->ctx(), format_bytes(static_cast<double>(session_->kv_bytes())), peak_rss_mib(),
-          load_ms_, prefilled_, rate(prefilled_, prefill_ms_), decoded_, rate(decoded_, decode_ms_)));
+      say(
+          fmt::format("{} answer{}; context {} of {} tokens\nKV cache {}; peak memory {:.0f} MiB; loaded in {:.0f} ms\n"
+                      "prefill {} tokens at {:.1f} tokens/s, decode {} tokens at {:.1f} tokens/s\n",
+                      answers_, answers_ == 1 ? "" : "s", used_, session_->ctx(),
+                      format_bytes(static_cast<double>(session_->kv_bytes())), peak_rss_mib(), load_ms_, prefilled_,
+                      rate(prefilled_, prefill_ms_), decoded_, rate(decoded_, decode_ms_)));
     } else {
       const std::vector<std::string> known{"/help", "/reset", "/system", "/save", "/load", "/stats", "/exit"};
       const std::string near = nearest(command, known);

@@ -25,7 +25,7 @@ Prepared::Prepared(const CommandEntry& entry) : command(entry.make()) {
   arguments.group("Common");
   arguments.flag("--json", context.json, "print one JSON object on standard output, an error too; logs stay on stderr");
   arguments
-      .integer("--threads", context.threads, 1, most_threads,
+      .integer("-t,--threads", context.threads, 1, most_threads,
                "worker threads (default: the cores this process may use)")
       .fallback.clear();
   arguments.flag("-q,--quiet", context.quiet, "errors only: no warnings, progress or figures on stderr");

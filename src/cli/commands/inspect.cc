@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <limits>
 #include <map>
 
 #include "base/log.h"
@@ -33,6 +34,8 @@ class InspectCommand final : public Command {
     model_argument(arguments, model_);
     arguments.flag("--tensors", tensors_, "list every tensor");
     arguments.flag("--check", check_, "hash and check every byte: NaN or Inf in the weights is then an error");
+    arguments.integer("-c,--ctx", ctx_, 1, std::numeric_limits<std::int32_t>::max(),
+                      "say what memory a context of so many tokens takes (default: the one `run` takes)");
     arguments.example("knapsack inspect model.gguf", "what it is, what it needs, what is odd about it");
     arguments.example("knapsack inspect folder --check", "exit code 3 when a weight is damaged");
     arguments.example("knapsack inspect model.gguf --json | jq .kv_bytes_per_token", "for a script");
@@ -41,7 +44,7 @@ class InspectCommand final : public Command {
   Result<int> run(Context& context) override {
     Busy busy("reading", context.quiet);
     TRY(const Imported model, import_model(model_, {}));
-    TRY(const auto bundle, make_bundle(model, {.ctx = 0, .chunk = 1, .max_selected = 1}));
+    TRY(const auto bundle, make_bundle(model, {}));
     busy.finish();
     std::optional<CheckReport> checked;
     if (check_) {
@@ -60,11 +63,12 @@ class InspectCommand final : public Command {
     }
     const double bits =
         model.parameters > 0 ? static_cast<double>(all.bytes) * 8 / static_cast<double>(model.parameters) : 0;
-    const std::int64_t kv = kv_bytes_per_token(*bundle->decode, DType::F16);
+    const std::int64_t ctx = ctx_.value_or(usual_ctx(*bundle));
+    const Footprint memory = footprint(*bundle, ctx, DType::F16);
     if (context.json) {
-      TRY_VOID(print_json(context, json_of(model, *bundle, types, all, bits, kv, checked)));
+      TRY_VOID(print_json(context, json_of(model, *bundle, types, all, bits, ctx, memory, checked)));
     } else {
-      TRY_VOID(context.out.write(text_of(model, *bundle, types, all, bits, kv)));
+      TRY_VOID(context.out.write(text_of(model, *bundle, types, all, bits, ctx, memory)));
       if (checked) TRY_VOID(context.out.write(fmt::format("\nsha256        {}\n", checked->sha256)));
     }
     if (checked && !checked->faults.empty()) {
@@ -81,7 +85,7 @@ class InspectCommand final : public Command {
  private:
   [[nodiscard]] std::string text_of(const Imported& model, const Bundle& bundle,
                                     const std::map<std::string, TypeTotal>& types, const TypeTotal& all, double bits,
-                                    std::int64_t kv) const {
+                                    std::int64_t ctx, const Footprint& memory) const {
     const ModelConfig& c = model.config;
     std::string out;
     const auto line = [&](std::string_view label, const std::string& value) {
@@ -104,7 +108,10 @@ class InspectCommand final : public Command {
     line("attention", attention);
     if (c.experts > 0) line("experts", fmt::format("{} of {} a token", c.top_k, c.experts));
     line("size", fmt::format("{}, {:.2f} bits per weight", format_bytes(static_cast<double>(all.bytes)), bits));
-    line("KV cache", fmt::format("{} a token in f16", format_bytes(static_cast<double>(kv))));
+    const auto bytes = [](std::int64_t n) { return format_bytes(static_cast<double>(n)); };
+    line("KV cache", fmt::format("{} a token in f16", bytes(memory.kv_per_token)));
+    line("memory", fmt::format("{} at a context of {}: weights {}, KV {}, activations {}", bytes(memory.total()), ctx,
+                               bytes(memory.weights), bytes(memory.kv), bytes(memory.arena)));
     line("tokenizer", model.tokenizer_json ? model.tokenizer_kind : "none");
     line("chat template", model.chat_template.empty() ? "none" : fmt::format("{} bytes", model.chat_template.size()));
     line("end tokens", model.eos_ids.empty() ? "none" : fmt::format("{}", fmt::join(model.eos_ids, ", ")));
@@ -137,7 +144,8 @@ class InspectCommand final : public Command {
 
   [[nodiscard]] json::object json_of(const Imported& model, const Bundle& bundle,
                                      const std::map<std::string, TypeTotal>& types, const TypeTotal& all, double bits,
-                                     std::int64_t kv, const std::optional<CheckReport>& checked) const {
+                                     std::int64_t ctx, const Footprint& memory,
+                                     const std::optional<CheckReport>& checked) const {
     const ModelConfig& c = model.config;
     json::object object{{"model", bundle.name}, {"format", model.format}, {"architecture", c.architecture}};
     object["parameters"] = model.parameters;
@@ -151,7 +159,12 @@ class InspectCommand final : public Command {
     object["experts"] = c.experts;
     object["bytes"] = all.bytes;
     object["bits_per_weight"] = bits;
-    object["kv_bytes_per_token"] = kv;
+    object["kv_bytes_per_token"] = memory.kv_per_token;
+    object["memory"] = json::object{{"ctx", ctx},
+                                    {"weights", memory.weights},
+                                    {"kv", memory.kv},
+                                    {"activations", memory.arena},
+                                    {"total", memory.total()}};
     object["model_hash"] = model.model_hash;
     object["tokenizer"] = model.tokenizer_json ? json::value(model.tokenizer_kind) : json::value(nullptr);
     object["chat_template"] = model.chat_template.empty() ? json::value(nullptr) : json::value(model.chat_template);
@@ -181,6 +194,7 @@ class InspectCommand final : public Command {
   }
 
   std::string model_;
+  std::optional<std::int64_t> ctx_;
   bool tensors_ = false, check_ = false;
 };
 

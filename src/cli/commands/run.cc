@@ -71,6 +71,8 @@ class RunCommand final : public Command {
       TRY(ids, tokenizer->encode(text, !chat_));
     }
     TRY(const GenerateOptions options, flags_.resolve(nullptr, tokenizer.get()));
+    if (flags_.seeded() && options.sampler.temperature == 0)
+      warn("--seed changes nothing: the most likely token is always taken; sample with --temp, --top-k ...");
     const double load_ms = since_start.ms();
     info("{}: loaded in {:.0f} ms, {} of KV cache for {} tokens", bundle->name, load_ms,
          format_bytes(static_cast<double>(session->kv_bytes())), session->ctx());
@@ -99,7 +101,7 @@ class RunCommand final : public Command {
     if (!completion.logprobs.empty() && !context.json) {
       Table table({{"id", Table::Align::right}, {"token"}, {"logprob", Table::Align::right}, {"alternatives"}});
       const auto token = [&](std::int32_t id) {
-        return tokenizer == nullptr ? std::to_string(id) : json::serialize(json::value(tokenizer->piece(id)));
+        return tokenizer == nullptr ? std::to_string(id) : shown_token(*tokenizer, id);
       };
       for (const auto& entry : completion.logprobs) {
         std::string others;

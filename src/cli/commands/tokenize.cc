@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands/command.h"
+#include "cli/generated.h"
 #include "cli/input.h"
 #include "cli/model.h"
 #include "report/table.h"
@@ -20,7 +21,7 @@ class TokenizeCommand final : public Command {
     arguments.text("-f,--file", "FILE", file_, "the text from a file, as it is").complete = Complete::file;
     arguments.flag("--special", special_,
                    "add the special tokens that the tokenizer adds to a text of its own (BOS ...)");
-    arguments.flag("--table", table_, "a line for each token, with its spelling in the vocabulary");
+    arguments.flag("--table", table_, "a line for each token, with its spelling in the vocabulary and its text");
     arguments.example("knapsack tokenize model.gguf \"Hello world\"", "ids on one line");
     arguments.example("knapsack tokenize folder \"Hello world\" --json", "{\"ids\": [...], \"pieces\": [...]}");
     arguments.example("knapsack tokenize tokenizer.json --table -- \"--not an option\"",
@@ -42,8 +43,8 @@ class TokenizeCommand final : public Command {
       for (const auto id : ids) pieces.emplace_back(tokenizer->piece(id));
       TRY_VOID(print_json(context, {{"ids", json::value_from(ids)}, {"pieces", std::move(pieces)}}));
     } else if (table_) {
-      Table table({{"id", Table::Align::right}, {"piece"}});
-      for (const auto id : ids) table.row({std::to_string(id), tokenizer->piece(id)});
+      Table table({{"id", Table::Align::right}, {"piece"}, {"text"}});
+      for (const auto id : ids) table.row({std::to_string(id), tokenizer->piece(id), shown_token(*tokenizer, id)});
       TRY_VOID(context.out.write(table.text()));
     } else {
       TRY_VOID(context.out.write(fmt::format("{}\n", fmt::join(ids, " "))));
