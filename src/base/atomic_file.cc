@@ -60,9 +60,26 @@ std::string beside(const std::filesystem::path& path, const std::string& ending)
   return (path.parent_path() / (name + ending)).string();
 }
 
+// errno says why not. A hard link is how POSIX gives a name only where there is none; a file system without links (FAT)
+// has no such step, and there the name is looked at first.
+bool take_name(const std::string& temporary, const std::string& path, Existing existing) {
+  if (existing == Existing::kept) {
+    if (::link(temporary.c_str(), path.c_str()) == 0) {
+      ::unlink(temporary.c_str());
+      return true;
+    }
+    if (errno != EPERM && errno != ENOTSUP && errno != ENOSYS && errno != EMLINK) return false;
+    if (::access(path.c_str(), F_OK) == 0) {
+      errno = EEXIST;
+      return false;
+    }
+  }
+  return ::rename(temporary.c_str(), path.c_str()) == 0;
+}
+
 }  // namespace
 
-Result<AtomicFile> AtomicFile::create(const std::string& given) {
+Result<AtomicFile> AtomicFile::create(const std::string& given, Existing existing) {
   static std::atomic<int> serial{0};
   std::error_code ignored;
   std::string path = given;
@@ -71,7 +88,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& given) {
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
     const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
     if (fd < 0) return write_error(given, "open", errno);
-    return AtomicFile(path, "", fd);
+    return AtomicFile(path, "", fd, existing);
   }
   // After the above: where /dev/stdout leads to a pipe, there is no such path.
   if (std::filesystem::is_symlink(path, ignored)) path = std::filesystem::weakly_canonical(path, ignored).string();
@@ -86,14 +103,18 @@ Result<AtomicFile> AtomicFile::create(const std::string& given) {
     const std::lock_guard lock(unfinished().mutex);
     unfinished().paths.insert(temporary);
   }
-  return AtomicFile(path, std::move(temporary), fd);
+  return AtomicFile(path, std::move(temporary), fd, existing);
 }
 
-AtomicFile::AtomicFile(std::string path, std::string temporary, int fd)
-    : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd) {}
+AtomicFile::AtomicFile(std::string path, std::string temporary, int fd, Existing existing)
+    : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd), existing_(existing) {}
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
-    : path_(std::move(other.path_)), temporary_(std::move(other.temporary_)), fd_(other.fd_), written_(other.written_) {
+    : path_(std::move(other.path_)),
+      temporary_(std::move(other.temporary_)),
+      fd_(other.fd_),
+      written_(other.written_),
+      existing_(other.existing_) {
   other.fd_ = -1;
 }
 
@@ -135,11 +156,12 @@ Result<void> AtomicFile::commit() {
   if (::fsync(fd_) != 0) return write_error(path_, "flush", errno);
   const int fd = fd_;
   fd_ = -1;
-  const bool renamed = ::close(fd) == 0 && ::rename(temporary_.c_str(), path_.c_str()) == 0;
+  const bool renamed = ::close(fd) == 0 && take_name(temporary_, path_, existing_);
   const int reason = errno;
   forget(temporary_);
   if (!renamed) {
     ::unlink(temporary_.c_str());
+    if (reason == EEXIST) return usage_error("{}: another file of this name appeared meanwhile; it was kept", path_);
     return write_error(path_, "write", reason);
   }
   const auto folder = std::filesystem::path(path_).parent_path();

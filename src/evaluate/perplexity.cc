@@ -130,7 +130,7 @@ Result<PerplexityReport> perplexity(Session& session, std::string_view text, con
   report.mean_nll = sums.nll / count;
   report.perplexity = std::exp(report.mean_nll);
   const double variance = sums.squares / count - report.mean_nll * report.mean_nll;
-  if (sums.count > 1 && variance > 0) report.standard_error = std::sqrt(variance / (count - 1)) * report.perplexity;
+  if (sums.count > 1) report.standard_error = std::sqrt(std::max(variance, 0.0) / (count - 1)) * report.perplexity;
   if (report.scored_bytes > 0)
     report.bits_per_byte = sums.nll / std::numbers::ln2 / static_cast<double>(report.scored_bytes);
   report.tokens_per_s = report.seconds > 0 ? static_cast<double>(report.evaluated) / report.seconds : 0;

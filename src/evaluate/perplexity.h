@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <stop_token>
 #include <string_view>
 
@@ -31,11 +32,12 @@ struct PerplexityOptions {
 
 struct PerplexityReport {
   double perplexity = 0;
-  double standard_error = 0;  // of the perplexity, from the spread of the tokens' likelihoods
-  double mean_nll = 0;        // nats a token
-  double bits_per_byte = 0;   // of the scored tokens' text
-  std::int64_t tokens = 0;    // of the text
-  std::int64_t scored = 0;    // of these
+  std::optional<double>
+      standard_error;        // of the perplexity, from the spread of the tokens' likelihoods; of two or more
+  double mean_nll = 0;       // nats a token
+  double bits_per_byte = 0;  // of the scored tokens' text
+  std::int64_t tokens = 0;   // of the text
+  std::int64_t scored = 0;   // of these
   std::int64_t scored_bytes = 0;
   std::int64_t windows = 0;
   std::int64_t evaluated = 0;  // tokens run through the model, those of overlaps counted each time

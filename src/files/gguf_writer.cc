@@ -130,8 +130,8 @@ std::vector<std::byte> GgufWriter::encode_header() const {
 }
 
 Result<void> GgufWriter::write(const std::string& path,
-                               const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
-  TRY(AtomicFile file, AtomicFile::create(path));
+                               const std::function<void(std::uint64_t, std::uint64_t)>& progress, Existing existing) {
+  TRY(AtomicFile file, AtomicFile::create(path, existing));
   TRY_VOID(file.write(encode_header()));
   std::uint64_t done = 0, all = 0;
   for (const auto& tensor : tensors_) all += padded(size_of(tensor.dtype, tensor.shape));

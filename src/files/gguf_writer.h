@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "base/result.h"
 #include "tensor/dtype.h"
 
@@ -30,7 +31,8 @@ class GgufWriter {
   void add_tensor(std::string name, DType dtype, std::vector<std::int64_t> shape,
                   std::function<Result<void>(std::span<std::byte>)> produce);
   // progress: called with bytes of tensors done and in all. After an error, `path` is as it was before.
-  Result<void> write(const std::string& path, const std::function<void(std::uint64_t, std::uint64_t)>& progress = {});
+  Result<void> write(const std::string& path, const std::function<void(std::uint64_t, std::uint64_t)>& progress = {},
+                     Existing existing = Existing::replaced);
 
  private:
   struct Entry {

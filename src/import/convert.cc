@@ -206,7 +206,7 @@ Result<void> of_model(const std::string& path, Result<void> done) {
 }  // namespace
 
 Result<Conversion> convert_to_gguf(const std::string& path, const std::string& out, DType type,
-                                   const std::function<void(double)>& progress) {
+                                   const std::function<void(double)>& progress, Existing existing) {
   if (type != DType::F32 && type != DType::F16 && type != DType::BF16)
     return usage_error("convert writes f32, f16 or bf16, not {}", name(type));
   TRY(Opened opened, open_checkpoint(path));
@@ -226,9 +226,10 @@ Result<Conversion> convert_to_gguf(const std::string& path, const std::string& o
     TRY_VOID(of_model(path, write_tokenizer_keys(opened.out, writer, conversion.warnings)));
     for (const WeightEntry& entry : spec.entries()) converter.add(entry);
   }
-  TRY_VOID(writer.write(out, [&](std::uint64_t done, std::uint64_t all) {
+  const auto report = [&](std::uint64_t done, std::uint64_t all) {
     if (progress) progress(all == 0 ? 1 : static_cast<double>(done) / static_cast<double>(all));
-  }));
+  };
+  TRY_VOID(writer.write(out, report, existing));
   return conversion;
 }
 

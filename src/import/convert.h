@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "base/result.h"
 #include "tensor/dtype.h"
 
@@ -18,6 +19,6 @@ struct Conversion {
 // type: F32, F16 or BF16, of the matrices. progress: share done. What GGUF has no words for (an activation, a bias, a
 // RoPE the architecture's files never have) is `unsupported`, by name; nothing is written then.
 Result<Conversion> convert_to_gguf(const std::string& path, const std::string& out, DType type,
-                                   const std::function<void(double)>& progress);
+                                   const std::function<void(double)>& progress, Existing existing = Existing::replaced);
 
 }  // namespace knapsack

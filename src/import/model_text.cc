@@ -1,5 +1,7 @@
 #include "import/model_text.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -267,7 +269,14 @@ Result<ModelText> folder_model_text(const std::string& path, const Fields* confi
 
 Result<ModelText> read_model_text(const std::string& path) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return folder_model_text(path, nullptr);
+  if (std::filesystem::is_directory(path, ignored)) {
+    const Folder folder(path);
+    constexpr std::array names{"config.json",     "tokenizer.json",         "tokenizer_config.json",
+                               "tokenizer.model", "generation_config.json", "chat_template.jinja"};
+    if (std::none_of(names.begin(), names.end(), [&](const char* name) { return folder.has(name); }))
+      return bad_input("{}: expected a folder with {}; found none of them", path, fmt::join(names, ", "));
+    return folder_model_text(path, nullptr);
+  }
   if (path.ends_with(".json")) {
     ModelText text;
     text.tokenizer_json = [path]() -> Result<std::string> { return read_text_file(path, std::size_t{256} << 20); };

@@ -77,6 +77,22 @@ TEST(AtomicFile, TwoAtOnceDoNotMeet) {
   EXPECT_EQ(entries(dir), 1U);
 }
 
+TEST(AtomicFile, OfTwoThatMayNotReplaceOneSucceeds) {
+  const TempDir dir;
+  auto one = AtomicFile::create(dir.file("out"), Existing::kept);
+  auto two = AtomicFile::create(dir.file("out"), Existing::kept);
+  ASSERT_TRUE(one.has_value() && two.has_value());
+  ASSERT_TRUE(one->write("1").has_value());
+  ASSERT_TRUE(two->write("2").has_value());
+  ASSERT_TRUE(two->commit().has_value());
+  const auto late = one->commit();
+  ASSERT_FALSE(late.has_value());
+  EXPECT_EQ(late.error().code, Code::usage);
+  EXPECT_NE(late.error().message.find("appeared meanwhile"), std::string::npos);
+  EXPECT_EQ(read_file(dir.file("out")), "2");
+  EXPECT_EQ(entries(dir), 1U);
+}
+
 TEST(AtomicFile, WhatAKilledProcessLeftIsNotInTheWay) {
   const TempDir dir;
   // In a container every process may have the same id. The serial numbers to come are not known here: take many.

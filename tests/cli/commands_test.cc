@@ -182,6 +182,8 @@ TEST(Input, APipeIsReadAndADeviceIsNot) {
   EXPECT_EQ(shell("\"$KNAPSACK\" template <(printf '{{ a }}') --vars <(printf '{\"a\": 5}')").out, "5");
   EXPECT_EQ(shell("printf '{{ a }}' | \"$KNAPSACK\" template - --vars <(printf '{\"a\": 5}')").out, "5");
   expect_error(knapsack({"template", "-", "--vars", "-"}), 2);
+  const TempDir empty;
+  expect_error(shell("\"$KNAPSACK\" template " + empty.path().string() + " --vars <(printf '{}')"), 3);
   expect_error(knapsack({"tokenize", talker, "-f", "/dev/zero"}), 3);
   expect_error(shell("\"$KNAPSACK\" inspect <(printf GGUF)"), 3);
 }
@@ -197,6 +199,7 @@ TEST(Input, AnEmptyNameIsUsage) {
   expect_error(knapsack({"inspect", ""}), 2);
   expect_error(knapsack({"tokenize", talker, "-f", ""}), 2);
   expect_error(knapsack({"convert", talker, "-o", ""}), 2);
+  expect_error(knapsack({"convert", talker, "-o", "-"}), 2);
 }
 
 TEST(Run, AMemoryItCannotHaveIsAResourceError) {
@@ -441,6 +444,11 @@ TEST(Perplexity, BothMethodsReport) {
   EXPECT_EQ(object_of(knapsack({"perplexity", talker, text, "--window", "32", "--json", "-q"})).at("stride").as_int64(),
             16);
   expect_error(knapsack({"perplexity", talker, "no/such/file"}), 3);
+  const auto of_two = knapsack({"perplexity", talker, text, "--max-tokens", "2", "-q"});  // one is scored
+  EXPECT_EQ(of_two.out.find("+/-"), std::string::npos) << of_two.out;
+  EXPECT_TRUE(object_of(knapsack({"perplexity", talker, text, "--max-tokens", "2", "--json", "-q"}))
+                  .at("standard_error")
+                  .is_null());
 }
 
 TEST(Inspect, TellsAllInLittleMemory) {

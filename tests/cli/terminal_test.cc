@@ -204,7 +204,7 @@ TEST(ChatTerminal, CtrlCStopsTheAnswerAndAtThePromptLeaves) {
   terminal.wait_for("stopped");
   terminal.wait_for("> ");
   terminal.type("/stats\r");
-  terminal.wait_for("1 answers");
+  terminal.wait_for("1 answer;");
   terminal.wait_for("> ");
   terminal.type("\x03");
   EXPECT_EQ(terminal.exit_code(), 0);

@@ -120,7 +120,7 @@ TEST(Perplexity, SlidingScoresEachTokenButTheFirstOnce) {
         EXPECT_NEAR(report->perplexity, std::exp(sum / n), 1e-5 * report->perplexity);
         EXPECT_NEAR(report->bits_per_byte, sum / std::log(2.0) / static_cast<double>(report->scored_bytes), 1e-5);
         if (n > 1) {
-          EXPECT_NEAR(report->standard_error,
+          EXPECT_NEAR(report->standard_error.value(),
                       std::sqrt((squares / n - sum / n * sum / n) / (n - 1)) * std::exp(sum / n), 1e-4);
         }
       }

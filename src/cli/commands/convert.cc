@@ -38,9 +38,9 @@ class ConvertCommand final : public Command {
     const DType type = type_ == "f32" ? DType::F32 : type_ == "bf16" ? DType::BF16 : DType::F16;
     const Stopwatch clock;
     Progress progress("converting", "permille", context.quiet);
-    TRY(const Conversion done, convert_to_gguf(model_, output_, type, [&](double share) {
-          progress.update(static_cast<std::uint64_t>(share * 1000), 1000);
-        }));
+    const auto show = [&](double share) { progress.update(static_cast<std::uint64_t>(share * 1000), 1000); };
+    TRY(const Conversion done,
+        convert_to_gguf(model_, output_, type, show, force_ ? Existing::replaced : Existing::kept));
     progress.finish();
     for (const auto& warning : done.warnings) warn("{}", warning);
     std::error_code ignored;
@@ -59,6 +59,8 @@ class ConvertCommand final : public Command {
  private:
   // The model must survive: neither it, nor a file of its folder, may be written over.
   [[nodiscard]] Result<void> check_output() const {
+    if (output_ == "-")
+      return usage_error("a GGUF is not written to standard output; name a file (./- for one of that name)");
     TRY_VOID(not_the_model(output_, model_));
     std::error_code ignored;
     if (fs::is_regular_file(output_, ignored) && !force_)

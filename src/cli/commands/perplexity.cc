@@ -54,9 +54,10 @@ class PerplexityCommand final : public Command {
     progress.finish();
     return print_result(
         context,
-        fmt::format("perplexity {:.4f} +/- {:.4f}  ({}{}, window {}{})\nbits per byte {:.4f}\n{} of {} tokens scored, "
+        fmt::format("perplexity {:.4f}{}  ({}{}, window {}{})\nbits per byte {:.4f}\n{} of {} tokens scored, "
                     "{:.1f} tokens/s\n",
-                    report.perplexity, report.standard_error, method_, kv_ == "f32" ? ", KV f32" : "", options_.window,
+                    report.perplexity, report.standard_error ? fmt::format(" +/- {:.4f}", *report.standard_error) : "",
+                    method_, kv_ == "f32" ? ", KV f32" : "", options_.window,
                     options_.method == PerplexityMethod::sliding ? fmt::format(", stride {}", options_.stride) : "",
                     report.bits_per_byte, report.scored, report.tokens, report.tokens_per_s),
         json_of(report, *bundle));
@@ -72,7 +73,7 @@ class PerplexityCommand final : public Command {
   }
 
   json::object json_of(const PerplexityReport& report, const Bundle& bundle) const {
-    json::object object{{"perplexity", report.perplexity}, {"standard_error", report.standard_error}};
+    json::object object{{"perplexity", report.perplexity}, {"standard_error", json::value_from(report.standard_error)}};
     object["nll"] = report.mean_nll;
     object["bits_per_byte"] = report.bits_per_byte;
     object["tokens"] = report.tokens;
