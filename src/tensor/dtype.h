@@ -16,6 +16,16 @@ enum class DType : std::uint8_t {
 #undef KNAP_FORMAT
 };
 
+// Columns that share a scale and a min; formats with larger groups repeat them.
+inline constexpr std::int64_t level_group = 16;
+
+// The integers of a format: value = scale * code + min (up to the rounding of that sum).
+struct Levels {
+  std::int16_t* codes;  // [blocks * block]
+  float* scales;        // [blocks * block / level_group]
+  float* mins;          // the same
+};
+
 struct FormatInfo {
   DType dtype;
   std::string_view name;  // "Q4_K"
@@ -26,6 +36,9 @@ struct FormatInfo {
   void (*decode)(const std::byte* data, float* out, std::int64_t blocks);
   // Round to nearest, or null where this version does not write the format.
   void (*encode)(const float* in, std::byte* data, std::int64_t blocks);
+  // The integers, or null where the format is no such thing (levels.inc lists those that are).
+  void (*levels)(const std::byte* data, const Levels& out, std::int64_t blocks);
+  int level_bits;  // 4, 5, 6: codes in [0, 2^bits); 8: codes in [-128, 127]; 0: no levels
 };
 
 std::span<const FormatInfo> all_formats();

@@ -28,9 +28,43 @@ constexpr Encode encoder(DType dtype) {
   }
 }
 
+using LevelsOf = void (*)(const std::byte*, const Levels&, std::int64_t);
+
+constexpr LevelsOf levels_of(DType dtype) {
+  switch (dtype) {
+#define KNAP_LEVELS(id, bits) \
+  case DType::id:             \
+    return formats::levels_##id;
+#include "tensor/levels.inc"
+#undef KNAP_LEVELS
+    default:
+      return nullptr;
+  }
+}
+
+constexpr int level_bits(DType dtype) {
+  switch (dtype) {
+#define KNAP_LEVELS(id, bits) \
+  case DType::id:             \
+    return bits;
+#include "tensor/levels.inc"
+#undef KNAP_LEVELS
+    default:
+      return 0;
+  }
+}
+
 constexpr auto table = std::to_array<FormatInfo>({
 #define KNAP_FORMAT(id, ggml, block, bytes) \
-  {DType::id, #id, ggml, block, bytes, formats::decode_##id, encoder(DType::id)},
+  {DType::id,                               \
+   #id,                                     \
+   ggml,                                    \
+   block,                                   \
+   bytes,                                   \
+   formats::decode_##id,                    \
+   encoder(DType::id),                      \
+   levels_of(DType::id),                    \
+   level_bits(DType::id)},
 #include "tensor/formats.inc"
 #undef KNAP_FORMAT
 });

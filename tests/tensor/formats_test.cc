@@ -44,6 +44,36 @@ TEST(Formats, GoldenBlocksDecodeToTheSameBits) {
   }
 }
 
+TEST(Formats, LevelsStandForTheSameValues) {
+  int formats = 0;
+  for (const FormatInfo& f : all_formats()) {
+    EXPECT_EQ(f.levels != nullptr, f.level_bits != 0) << f.name;
+    if (f.levels == nullptr) continue;
+    SCOPED_TRACE(f.name);
+    ++formats;
+    const std::string file = testing::read_file(testing::data_path("golden/formats/" + std::string(f.name) + ".bin"));
+    std::uint32_t blocks = 0;
+    std::memcpy(&blocks, file.data(), 4);
+    const auto* data = reinterpret_cast<const std::byte*>(file.data()) + 4;
+    const auto values = decode(f, data, blocks);
+    std::vector<std::int16_t> codes(values.size());
+    std::vector<float> scales(values.size() / level_group);
+    std::vector<float> mins(scales.size());
+    f.levels(data, {.codes = codes.data(), .scales = scales.data(), .mins = mins.data()}, blocks);
+    const int low = f.level_bits == 8 ? -128 : 0;
+    const int high = f.level_bits == 8 ? 127 : (1 << f.level_bits) - 1;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      ASSERT_TRUE(codes[i] >= low && codes[i] <= high) << i << ": " << codes[i];
+      const double scale = scales[i / level_group];
+      const double min = mins[i / level_group];
+      const double sum = scale * codes[i] + min;
+      // Rounding: of the product, of the sum, of the min itself.
+      ASSERT_NEAR(sum, values[i], (std::fabs(scale * codes[i]) + 2 * std::fabs(min)) * 0x1p-23 + 0x1p-140) << i;
+    }
+  }
+  EXPECT_EQ(formats, 17);
+}
+
 TEST(Formats, PlainTypesDecodeToTheirValues) {
   const auto check = [](DType dtype, auto value, float want) {
     EXPECT_EQ(decode(format(dtype), reinterpret_cast<const std::byte*>(&value), 1)[0], want) << name(dtype);

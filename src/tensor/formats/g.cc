@@ -2,27 +2,28 @@
 // G4: {f16 scale; u8 zero; 16 bytes}, nibbles as in Q4_0. G8: {f16 scale; u16 zero; 32 x u8}: zero has 16 bits because
 // GPTQ's first format stores zero - 1, so that 255 there means 256.
 #include "tensor/formats/formats.h"
+#include "tensor/formats/sink.h"
 
 namespace knapsack::formats {
+namespace {
 
-void decode_G4(const std::byte* data, float* out, std::int64_t blocks) {
-  for (; blocks > 0; --blocks, data += 19, out += 32) {
-    const float scale = load_half(data);
-    const float zero = code(byte_at(data, 2));
-    for (int j = 0; j < 16; ++j) {
-      const unsigned both = byte_at(data, 3 + j);
-      out[j] = scale * (code(both & 15) - zero);
-      out[j + 16] = scale * (code(both >> 4) - zero);
-    }
-  }
+template <class Sink>
+void walk_G4(const std::byte* data, Sink sink, std::int64_t blocks) {
+  for (; blocks > 0; --blocks, data += 19)
+    sink.zeroed(32, load_half(data), code(byte_at(data, 2)), [&](int i) { return nibble(data + 3, i); });
 }
 
-void decode_G8(const std::byte* data, float* out, std::int64_t blocks) {
-  for (; blocks > 0; --blocks, data += 36, out += 32) {
-    const float scale = load_half(data);
-    const float zero = code(load_unaligned<std::uint16_t>(data + 2));
-    for (int j = 0; j < 32; ++j) out[j] = scale * (code(byte_at(data, 4 + j)) - zero);
-  }
+// Codes and zero less 128, so that the codes are signed bytes.
+template <class Sink>
+void walk_G8(const std::byte* data, Sink sink, std::int64_t blocks) {
+  for (; blocks > 0; --blocks, data += 36)
+    sink.zeroed(32, load_half(data), code(load_unaligned<std::uint16_t>(data + 2)) - 128.0F,
+                [&](int i) { return static_cast<int>(byte_at(data, 4 + i)) - 128; });
 }
+
+}  // namespace
+
+KNAP_INTEGER_FORMAT(G4)
+KNAP_INTEGER_FORMAT(G8)
 
 }  // namespace knapsack::formats

@@ -3,26 +3,24 @@
 #include <bit>
 
 #include "tensor/formats/formats.h"
+#include "tensor/formats/sink.h"
 
 namespace knapsack::formats {
 namespace {
 
-constexpr std::array<float, 16> doubled_e2m1 = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+constexpr std::array<std::int8_t, 16> doubled_e2m1 = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 // 2^(e-128), which is subnormal for e < 2.
 float half_power(unsigned e) { return std::bit_cast<float>(e < 2 ? 0x00200000U << e : (e - 1) << 23); }
 
+template <class Sink>
+void walk_MXFP4(const std::byte* data, Sink sink, std::int64_t blocks) {
+  for (; blocks > 0; --blocks, data += 17)
+    sink.zeroed(32, half_power(byte_at(data, 0)), 0, [&](int i) { return doubled_e2m1[nibble(data + 1, i)]; });
+}
+
 }  // namespace
 
-void decode_MXFP4(const std::byte* data, float* out, std::int64_t blocks) {
-  for (; blocks > 0; --blocks, data += 17, out += 32) {
-    const float scale = half_power(byte_at(data, 0));
-    for (int j = 0; j < 16; ++j) {
-      const unsigned both = byte_at(data, 1 + j);
-      out[j] = scale * doubled_e2m1[both & 15];
-      out[j + 16] = scale * doubled_e2m1[both >> 4];
-    }
-  }
-}
+KNAP_INTEGER_FORMAT(MXFP4)
 
 }  // namespace knapsack::formats

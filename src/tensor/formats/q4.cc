@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tensor/formats/formats.h"
+#include "tensor/formats/sink.h"
 
 namespace knapsack::formats {
 namespace {
@@ -22,30 +23,22 @@ void pack(const float* in, float base, float inverse, float offset, std::byte* c
   for (int j = 0; j < 16; ++j) codes[j] = static_cast<std::byte>(quantize(in[j]) | quantize(in[j + 16]) << 4);
 }
 
+template <class Sink>
+void walk_Q4_0(const std::byte* data, Sink sink, std::int64_t blocks) {
+  for (; blocks > 0; --blocks, data += 18)
+    sink.zeroed(32, load_half(data), 8, [&](int i) { return nibble(data + 2, i); });
+}
+
+template <class Sink>
+void walk_Q4_1(const std::byte* data, Sink sink, std::int64_t blocks) {
+  for (; blocks > 0; --blocks, data += 20)
+    sink.affine(32, load_half(data), load_half(data + 2), [&](int i) { return nibble(data + 4, i); });
+}
+
 }  // namespace
 
-void decode_Q4_0(const std::byte* data, float* out, std::int64_t blocks) {
-  for (; blocks > 0; --blocks, data += 18, out += 32) {
-    const float scale = load_half(data);
-    for (int j = 0; j < 16; ++j) {
-      const int both = static_cast<int>(byte_at(data, 2 + j));
-      out[j] = scale * static_cast<float>((both & 15) - 8);
-      out[j + 16] = scale * static_cast<float>((both >> 4) - 8);
-    }
-  }
-}
-
-void decode_Q4_1(const std::byte* data, float* out, std::int64_t blocks) {
-  for (; blocks > 0; --blocks, data += 20, out += 32) {
-    const float scale = load_half(data);
-    const float min = load_half(data + 2);
-    for (int j = 0; j < 16; ++j) {
-      const unsigned both = byte_at(data, 4 + j);
-      out[j] = scale * code(both & 15) + min;
-      out[j + 16] = scale * code(both >> 4) + min;
-    }
-  }
-}
+KNAP_INTEGER_FORMAT(Q4_0)
+KNAP_INTEGER_FORMAT(Q4_1)
 
 void encode_Q4_0(const float* in, std::byte* data, std::int64_t blocks) {
   for (; blocks > 0; --blocks, data += 18, in += 32) {

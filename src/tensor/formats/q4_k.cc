@@ -3,6 +3,7 @@
 // value = d * scale * code - dmin * min, one scale and min a 32 elements. Each 32 bytes of codes hold 64 elements, low
 // nibbles first; fifth bit g of byte i belongs to element 32g + i.
 #include "tensor/formats/formats.h"
+#include "tensor/formats/sink.h"
 
 namespace knapsack::formats {
 namespace {
@@ -19,36 +20,39 @@ ScaleMin scale_min(const std::byte* packed, int group) {
   return {code((both & 15) | byte_at(packed, group - 4) >> 6 << 4), code(both >> 4 | byte_at(packed, group) >> 6 << 4)};
 }
 
-// Both formats' blocks of `size` bytes: code_at(block, group, i) is element i of a group.
-template <std::int64_t size, class CodeAt>
-void decode(const std::byte* data, float* out, std::int64_t blocks, CodeAt code_at) {
-  for (; blocks > 0; --blocks, data += size, out += 256) {
+template <class Sink>
+void walk_Q4_K(const std::byte* data, Sink sink, std::int64_t blocks) {
+  for (; blocks > 0; --blocks, data += 144) {
     const float d = load_half(data);
     const float dmin = load_half(data + 2);
     for (int group = 0; group < 8; ++group) {
       const ScaleMin s = scale_min(data + 4, group);
-      const float scale = d * s.scale;
-      const float min = dmin * s.min;
-      for (int i = 0; i < 32; ++i) out[32 * group + i] = scale * code(code_at(data, group, i)) - min;
+      const std::byte* codes = data + 16 + group / 2 * 32;
+      const int shift = group % 2 * 4;
+      sink.affine(32, d * s.scale, -(dmin * s.min), [&](int i) { return byte_at(codes, i) >> shift & 15; });
     }
   }
 }
 
-unsigned nibble(const std::byte* codes, int group, int i) {
-  return byte_at(codes, group / 2 * 32 + i) >> group % 2 * 4 & 15;
+template <class Sink>
+void walk_Q5_K(const std::byte* data, Sink sink, std::int64_t blocks) {
+  for (; blocks > 0; --blocks, data += 176) {
+    const float d = load_half(data);
+    const float dmin = load_half(data + 2);
+    for (int group = 0; group < 8; ++group) {
+      const ScaleMin s = scale_min(data + 4, group);
+      const std::byte* fifth = data + 16;
+      const std::byte* codes = data + 48 + group / 2 * 32;
+      const int shift = group % 2 * 4;
+      sink.affine(32, d * s.scale, -(dmin * s.min),
+                  [&](int i) { return (byte_at(codes, i) >> shift & 15) | (byte_at(fifth, i) >> group & 1) << 4; });
+    }
+  }
 }
 
 }  // namespace
 
-void decode_Q4_K(const std::byte* data, float* out, std::int64_t blocks) {
-  decode<144>(data, out, blocks, [](const std::byte* block, int group, int i) { return nibble(block + 16, group, i); });
-}
-
-void decode_Q5_K(const std::byte* data, float* out, std::int64_t blocks) {
-  decode<176>(data, out, blocks, [](const std::byte* block, int group, int i) {
-    const unsigned fifth = byte_at(block + 16, i) >> group & 1;
-    return nibble(block + 48, group, i) | fifth << 4;
-  });
-}
+KNAP_INTEGER_FORMAT(Q4_K)
+KNAP_INTEGER_FORMAT(Q5_K)
 
 }  // namespace knapsack::formats

@@ -1,32 +1,34 @@
 // Q5_0: {f16 scale; u32 fifth bits; 16 bytes}, value = scale * (code - 16).
 // Q5_1: {f16 scale; f16 min; u32 fifth bits; 16 bytes}, value = scale * code + min. Nibbles as in Q4_0.
 #include "tensor/formats/formats.h"
+#include "tensor/formats/sink.h"
 
 namespace knapsack::formats {
+namespace {
 
-void decode_Q5_0(const std::byte* data, float* out, std::int64_t blocks) {
-  for (; blocks > 0; --blocks, data += 22, out += 32) {
-    const float scale = load_half(data);
+unsigned code_of(const std::byte* nibbles, std::uint32_t high, int i) {
+  return nibble(nibbles, i) | (high >> i & 1) << 4;
+}
+
+template <class Sink>
+void walk_Q5_0(const std::byte* data, Sink sink, std::int64_t blocks) {
+  for (; blocks > 0; --blocks, data += 22) {
     const auto high = load_unaligned<std::uint32_t>(data + 2);
-    for (int j = 0; j < 16; ++j) {
-      const unsigned both = byte_at(data, 6 + j);
-      out[j] = scale * (code((both & 15) | (high >> j & 1) << 4) - 16.0F);
-      out[j + 16] = scale * (code(both >> 4 | (high >> (j + 16) & 1) << 4) - 16.0F);
-    }
+    sink.zeroed(32, load_half(data), 16, [&](int i) { return code_of(data + 6, high, i); });
   }
 }
 
-void decode_Q5_1(const std::byte* data, float* out, std::int64_t blocks) {
-  for (; blocks > 0; --blocks, data += 24, out += 32) {
-    const float scale = load_half(data);
-    const float min = load_half(data + 2);
+template <class Sink>
+void walk_Q5_1(const std::byte* data, Sink sink, std::int64_t blocks) {
+  for (; blocks > 0; --blocks, data += 24) {
     const auto high = load_unaligned<std::uint32_t>(data + 4);
-    for (int j = 0; j < 16; ++j) {
-      const unsigned both = byte_at(data, 8 + j);
-      out[j] = scale * code((both & 15) | (high >> j & 1) << 4) + min;
-      out[j + 16] = scale * code(both >> 4 | (high >> (j + 16) & 1) << 4) + min;
-    }
+    sink.affine(32, load_half(data), load_half(data + 2), [&](int i) { return code_of(data + 8, high, i); });
   }
 }
+
+}  // namespace
+
+KNAP_INTEGER_FORMAT(Q5_0)
+KNAP_INTEGER_FORMAT(Q5_1)
 
 }  // namespace knapsack::formats

@@ -2,25 +2,30 @@
 // value = d * scale * (code - 32). Each half block of 128 elements: element 32q + i (q = 0..3) has its low nibble in
 // byte (q % 2) * 32 + i of 64, the low one for q < 2, and its upper bits at bits 2q of byte i of 32.
 #include "tensor/formats/formats.h"
+#include "tensor/formats/sink.h"
 
 namespace knapsack::formats {
+namespace {
 
-void decode_Q6_K(const std::byte* data, float* out, std::int64_t blocks) {
-  for (; blocks > 0; --blocks, data += 210, out += 256) {
+template <class Sink>
+void walk_Q6_K(const std::byte* data, Sink sink, std::int64_t blocks) {
+  for (; blocks > 0; --blocks, data += 210) {
     const float d = load_half(data + 208);
     for (int group = 0; group < 16; ++group) {
-      const float scale = d * static_cast<float>(static_cast<std::int8_t>(data[192 + group]));
       const int half = group / 8;
       const int quarter = group % 8 / 2;
       const int at = group % 2 * 16;
       const std::byte* low = data + half * 64 + quarter % 2 * 32 + at;
       const std::byte* high = data + 128 + half * 32 + at;
-      for (int i = 0; i < 16; ++i) {
-        const unsigned q = (byte_at(low, i) >> (quarter / 2 * 4) & 15) | (byte_at(high, i) >> (2 * quarter) & 3) << 4;
-        out[16 * group + i] = scale * (code(q) - 32.0F);
-      }
+      sink.zeroed(16, d * static_cast<float>(static_cast<std::int8_t>(data[192 + group])), 32, [&](int i) {
+        return (byte_at(low, i) >> (quarter / 2 * 4) & 15) | (byte_at(high, i) >> (2 * quarter) & 3) << 4;
+      });
     }
   }
 }
+
+}  // namespace
+
+KNAP_INTEGER_FORMAT(Q6_K)
 
 }  // namespace knapsack::formats

@@ -4,15 +4,21 @@
 #include <cstring>
 
 #include "tensor/formats/formats.h"
+#include "tensor/formats/sink.h"
 
 namespace knapsack::formats {
 
-void decode_Q8_0(const std::byte* data, float* out, std::int64_t blocks) {
-  for (; blocks > 0; --blocks, data += 34, out += 32) {
-    const float scale = load_half(data);
-    for (int j = 0; j < 32; ++j) out[j] = scale * static_cast<float>(static_cast<std::int8_t>(data[2 + j]));
-  }
+namespace {
+
+template <class Sink>
+void walk_Q8_0(const std::byte* data, Sink sink, std::int64_t blocks) {
+  for (; blocks > 0; --blocks, data += 34)
+    sink.zeroed(32, load_half(data), 0, [&](int i) { return static_cast<std::int8_t>(data[2 + i]); });
 }
+
+}  // namespace
+
+KNAP_INTEGER_FORMAT(Q8_0)
 
 void encode_Q8_0(const float* in, std::byte* data, std::int64_t blocks) {
   for (; blocks > 0; --blocks, data += 34, in += 32) {
