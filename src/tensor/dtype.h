@@ -16,7 +16,7 @@ enum class DType : std::uint8_t {
 #undef KNAP_FORMAT
 };
 
-// Columns that share a scale and a min; formats with larger groups repeat them.
+// Levels give a scale and a min for each 16 columns; formats with larger groups repeat them.
 inline constexpr std::int64_t level_group = 16;
 
 // The integers of a format: value = scale * code + min (up to the rounding of that sum).
@@ -38,7 +38,9 @@ struct FormatInfo {
   void (*encode)(const float* in, std::byte* data, std::int64_t blocks);
   // The integers, or null where the format is no such thing (levels.inc lists those that are).
   void (*levels)(const std::byte* data, const Levels& out, std::int64_t blocks);
-  int level_bits;  // 4, 5, 6: codes in [0, 2^bits); 8: codes in [-128, 127]; 0: no levels
+  int level_bits;    // 4, 5, 6: codes in [0, 2^bits); 8: codes in [-128, 127]; 0: no levels
+  int levels_group;  // columns of one scale: 16 or 32
+  int levels_zero;   // min = -zero * scale; -1: mins of their own
 };
 
 std::span<const FormatInfo> all_formats();

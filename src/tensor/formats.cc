@@ -28,29 +28,20 @@ constexpr Encode encoder(DType dtype) {
   }
 }
 
-using LevelsOf = void (*)(const std::byte*, const Levels&, std::int64_t);
+struct LevelsInfo {
+  void (*read)(const std::byte*, const Levels&, std::int64_t) = nullptr;
+  int bits = 0, group = 0, zero = 0;
+};
 
-constexpr LevelsOf levels_of(DType dtype) {
+constexpr LevelsInfo levels_of(DType dtype) {
   switch (dtype) {
-#define KNAP_LEVELS(id, bits) \
-  case DType::id:             \
-    return formats::levels_##id;
+#define KNAP_LEVELS(id, bits, group, zero) \
+  case DType::id:                          \
+    return {formats::levels_##id, bits, group, zero};
 #include "tensor/levels.inc"
 #undef KNAP_LEVELS
     default:
-      return nullptr;
-  }
-}
-
-constexpr int level_bits(DType dtype) {
-  switch (dtype) {
-#define KNAP_LEVELS(id, bits) \
-  case DType::id:             \
-    return bits;
-#include "tensor/levels.inc"
-#undef KNAP_LEVELS
-    default:
-      return 0;
+      return {};
   }
 }
 
@@ -63,8 +54,10 @@ constexpr auto table = std::to_array<FormatInfo>({
    bytes,                                   \
    formats::decode_##id,                    \
    encoder(DType::id),                      \
-   levels_of(DType::id),                    \
-   level_bits(DType::id)},
+   levels_of(DType::id).read,               \
+   levels_of(DType::id).bits,               \
+   levels_of(DType::id).group,              \
+   levels_of(DType::id).zero},
 #include "tensor/formats.inc"
 #undef KNAP_FORMAT
 });

@@ -14,7 +14,8 @@ namespace knapsack::formats {
 #include "tensor/formats.inc"
 #undef KNAP_FORMAT
 
-#define KNAP_LEVELS(id, bits) void levels_##id(const std::byte* data, const Levels& out, std::int64_t blocks);
+#define KNAP_LEVELS(id, bits, group, zero) \
+  void levels_##id(const std::byte* data, const Levels& out, std::int64_t blocks);
 #include "tensor/levels.inc"
 #undef KNAP_LEVELS
 

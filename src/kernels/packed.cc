@@ -1,0 +1,234 @@
+#include "kernels/packed.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "base/check.h"
+#include "tensor/half.h"
+
+namespace knapsack {
+namespace {
+
+constexpr auto rows = static_cast<std::size_t>(packed_rows);
+constexpr auto block = static_cast<std::size_t>(packed_block);
+
+// The integers of one panel's block: codes[row][column], scales and mins [group][row].
+struct Block {
+  std::array<std::array<int, block>, rows> codes{};
+  std::array<std::array<float, rows>, 2> scales{}, mins{};
+};
+
+bool store_halves(std::byte* p, const std::array<float, rows>& values) {
+  bool fits = true;
+  for (std::size_t r = 0; r < rows; ++r) {
+    const std::uint16_t half = float_to_half(values[r]);
+    std::memcpy(p + 2 * r, &half, sizeof(half));
+    const float back = half_to_float(half);
+    fits = fits && std::fabs(back - values[r]) <= std::fabs(values[r]) * 0x1p-11F;
+  }
+  return fits;
+}
+
+// False if a scale or a min is out of f16's range.
+bool store(const PackedKind& kind, const Block& b, std::byte* out) {
+  std::memset(out, 0, static_cast<std::size_t>(kind.code_bytes()));
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t c = 0; c < block; ++c) {
+      const auto code = static_cast<unsigned>(b.codes[r][c]);
+      const std::size_t v = c / 4;
+      const std::size_t lane = 4 * r + c % 4;
+      if (kind.bits == 8) {
+        out[32 * v + lane] = static_cast<std::byte>(code);
+        continue;
+      }
+      out[32 * (v % 4) + lane] |= static_cast<std::byte>((code & 15) << (v / 4 * 4));
+      if (kind.bits == 5) out[128 + lane] |= static_cast<std::byte>((code >> 4 & 1) << v);
+      if (kind.bits == 6) out[128 + 32 * (v / 4) + lane] |= static_cast<std::byte>((code >> 4 & 3) << (2 * (v % 4)));
+    }
+  bool fits = true;
+  std::byte* p = out + kind.code_bytes();
+  for (std::size_t g = 0; g < static_cast<std::size_t>(kind.groups); ++g, p += 2 * rows)
+    fits = store_halves(p, b.scales[g]) && fits;
+  for (std::size_t g = 0; kind.min && g < static_cast<std::size_t>(kind.groups); ++g, p += 2 * rows)
+    fits = store_halves(p, b.mins[g]) && fits;
+  return fits;
+}
+
+void load(const PackedKind& kind, const std::byte* p, Block& b) {
+  const auto at = [&](std::size_t i) { return std::to_integer<unsigned>(p[i]); };
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t c = 0; c < block; ++c) {
+      const std::size_t v = c / 4;
+      const std::size_t lane = 4 * r + c % 4;
+      if (kind.bits == 8) {
+        b.codes[r][c] = static_cast<std::int8_t>(p[32 * v + lane]);
+        continue;
+      }
+      unsigned code = at(32 * (v % 4) + lane) >> (v / 4 * 4) & 15;
+      if (kind.bits == 5) code |= (at(128 + lane) >> v & 1) << 4;
+      if (kind.bits == 6) code |= (at(128 + 32 * (v / 4) + lane) >> (2 * (v % 4)) & 3) << 4;
+      b.codes[r][c] = static_cast<int>(code);
+    }
+  const std::byte* q = p + kind.code_bytes();
+  const auto halves = [&](std::array<float, rows>& out) {
+    for (std::size_t r = 0; r < rows; ++r, q += 2) out[r] = half_to_float(load_unaligned<std::uint16_t>(q));
+  };
+  for (std::size_t g = 0; g < static_cast<std::size_t>(kind.groups); ++g) halves(b.scales[g]);
+  for (std::size_t g = 0; kind.min && g < static_cast<std::size_t>(kind.groups); ++g) halves(b.mins[g]);
+}
+
+void scalar_round(const float* x, std::int64_t cols, const PackedKind& kind, const PackedInput& out) {
+  const std::int64_t width = packed_block / kind.groups;
+  for (std::int64_t b = 0; b < cols / packed_block; ++b) {
+    const float* in = x + b * packed_block;
+    std::int8_t* q = out.q + b * packed_block;
+    float most = 0;
+    bool finite = true;
+    for (std::int64_t i = 0; i < packed_block; ++i) {
+      finite = finite && std::isfinite(in[i]);
+      most = std::max(most, std::fabs(in[i]));
+    }
+    const float inverse = finite && most > 0 ? 127.0F / most : 0.0F;
+    // 127 / m overflows for a subnormal m; such a block counts as zeros.
+    const bool any = finite && std::isfinite(inverse) && inverse > 0;
+    const float d = !finite ? std::numeric_limits<float>::quiet_NaN() : any ? most / 127.0F : 0.0F;
+    out.d[b] = d;
+    for (std::int64_t i = 0; i < packed_block; ++i)
+      q[i] = any ? static_cast<std::int8_t>(std::nearbyint(in[i] * inverse)) : std::int8_t{0};
+    for (int g = 0; g < kind.groups; ++g) {
+      int sum = 0;
+      for (std::int64_t i = g * width; i < (g + 1) * width; ++i) sum += q[i];
+      out.side[b * kind.groups + g] = static_cast<float>(kind.side_factor() * sum) * d;
+    }
+  }
+}
+
+void scalar_panels(const PackedJob& job, std::int64_t begin, std::int64_t end) {
+  const PackedKind& kind = job.w->kind;
+  const std::int64_t blocks = job.w->cols / packed_block;
+  const int groups = kind.groups;
+  const auto width = block / static_cast<std::size_t>(groups);
+  for (std::int64_t panel = begin; panel < end; ++panel) {
+    const std::int64_t count = std::min(packed_rows, job.w->rows - panel * packed_rows);
+    for (std::int64_t t = 0; t < job.tokens; ++t) {
+      float* y = job.y + t * job.y_stride + panel * packed_rows;
+      std::fill_n(y, count, 0.0F);
+    }
+    const std::byte* p = job.w->data.get() + panel * job.w->panel_bytes();
+    for (std::int64_t i = 0; i < blocks; ++i, p += kind.block_bytes()) {
+      Block b;
+      load(kind, p, b);
+      for (std::int64_t t = 0; t < job.tokens; ++t) {
+        const std::int8_t* q = job.x.q + t * job.w->cols + i * packed_block;
+        const float d = job.x.d[t * blocks + i];
+        for (std::size_t r = 0; r < static_cast<std::size_t>(count); ++r) {
+          float& y = job.y[t * job.y_stride + panel * packed_rows + static_cast<std::int64_t>(r)];
+          for (std::size_t g = 0; g < static_cast<std::size_t>(groups); ++g) {
+            int sum = 0;
+            for (std::size_t c = g * width; c < (g + 1) * width; ++c) sum += q[c] * b.codes[r][c];
+            const float side = job.x.side[(t * blocks + i) * groups + static_cast<std::int64_t>(g)];
+            if (kind.min) {
+              y = std::fma(static_cast<float>(sum) * d, b.scales[g][r], y);
+              y = std::fma(side, b.mins[g][r], y);
+            } else {
+              y = std::fma(std::fma(static_cast<float>(sum), d, side), b.scales[g][r], y);
+            }
+          }
+        }
+      }
+    }
+    for (std::int64_t t = 0; job.bias != nullptr && t < job.tokens; ++t)
+      for (std::int64_t r = panel * packed_rows; r < panel * packed_rows + count; ++r)
+        job.y[t * job.y_stride + r] += job.bias[r];
+  }
+}
+
+}  // namespace
+
+std::optional<PackedKind> packed_kind(DType dtype) {
+  const FormatInfo& f = format(dtype);
+  if (f.levels == nullptr) return std::nullopt;
+  return PackedKind{.bits = f.level_bits,
+                    .groups = f.levels_group == packed_block ? 1 : 2,
+                    .min = f.levels_zero < 0,
+                    .zero = std::max(0, f.levels_zero)};
+}
+
+std::unique_ptr<PackedMatrix> pack(DType dtype, const std::byte* w, std::int64_t row_count, std::int64_t cols,
+                                   ThreadPool& pool) {
+  const std::optional<PackedKind> kind = packed_kind(dtype);
+  if (!kind || cols % packed_block != 0 || row_count == 0) return nullptr;
+  auto out = std::make_unique<PackedMatrix>();
+  out->kind = *kind;
+  out->rows = row_count;
+  out->cols = cols;
+  out->data.reset(new std::byte[static_cast<std::size_t>(out->bytes())]);
+  const FormatInfo& f = format(dtype);
+  const auto columns = static_cast<std::size_t>(cols);
+  const std::size_t groups = columns / static_cast<std::size_t>(level_group);
+  // One panel's levels, for each thread.
+  std::vector<std::int16_t> codes(rows * columns * static_cast<std::size_t>(pool.size()));
+  std::vector<float> factors(2 * rows * groups * static_cast<std::size_t>(pool.size()));
+  std::atomic<bool> fits = true;
+  pool.parallel_for(out->panels(), 1, [&](std::int64_t begin, std::int64_t end, int thread) {
+    std::int16_t* code = codes.data() + static_cast<std::size_t>(thread) * rows * columns;
+    float* scale = factors.data() + static_cast<std::size_t>(thread) * 2 * rows * groups;
+    float* min = scale + rows * groups;
+    for (std::int64_t panel = begin; panel < end; ++panel) {
+      const auto count = static_cast<std::size_t>(std::min(packed_rows, row_count - panel * packed_rows));
+      f.levels(w + panel * packed_rows * row_bytes(dtype, cols), {.codes = code, .scales = scale, .mins = min},
+               static_cast<std::int64_t>(count) * cols / f.block);
+      std::byte* p = out->data.get() + panel * out->panel_bytes();
+      for (std::size_t i = 0; i < columns / block; ++i, p += kind->block_bytes()) {
+        Block b;
+        for (std::size_t r = 0; r < count; ++r) {
+          for (std::size_t c = 0; c < block; ++c) b.codes[r][c] = code[r * columns + i * block + c];
+          for (std::size_t g = 0; g < static_cast<std::size_t>(kind->groups); ++g) {
+            b.scales[g][r] = scale[r * groups + 2 * i + g];
+            b.mins[g][r] = min[r * groups + 2 * i + g];
+          }
+        }
+        if (!store(*kind, b, p)) fits = false;
+      }
+    }
+  });
+  if (!fits) return nullptr;
+  return out;
+}
+
+const PackedTable& scalar_packed() {
+  static constexpr PackedTable table{.round = scalar_round, .panels = scalar_panels};
+  return table;
+}
+
+void packed_matmul(const PackedTable& table, std::span<const PackedJob> jobs, ThreadPool& pool) {
+  std::int64_t total = 0;
+  std::int64_t products = 0;
+  for (const PackedJob& job : jobs) {
+    total += job.w->panels();
+    products += job.tokens * job.w->rows * job.w->cols;
+  }
+  if (products == 0) return;
+  // As in matmul(): pieces worth handing out, and eight a thread at most.
+  constexpr std::int64_t piece_products = 131072;
+  const std::int64_t worth = std::max<std::int64_t>(1, piece_products * total / products);
+  const std::int64_t grain = std::max(worth, total / (std::int64_t{8} * pool.size()));
+  pool.parallel_for(total, grain, [&](std::int64_t begin, std::int64_t end, int) {
+    std::int64_t base = 0;
+    for (const PackedJob& job : jobs) {
+      const std::int64_t count = job.w->panels();
+      const std::int64_t first = std::max(begin - base, std::int64_t{0});
+      const std::int64_t last = std::min(end - base, count);
+      if (first < last) table.panels(job, first, last);
+      base += count;
+      if (base >= end) break;
+    }
+  });
+}
+
+}  // namespace knapsack

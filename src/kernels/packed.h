@@ -1,0 +1,91 @@
+// Integer products: weights repacked into panels, activations rounded to 8 bits. Runs instead of the float products of
+// matmul.h where a format has levels (tensor/levels.inc) and speed is asked for. Not exact: what it computes is this.
+//
+// Activations: each row is cut into blocks of 32. With m the largest magnitude of a block, d = m / 127 and q = x *
+// (127 / m) rounded to the nearest integer, ties to even (0 where m is 0; d is NaN where an x is no finite number).
+// A weight is scale * (code - zero), or scale * code + min; a scale and a min serve a group of 16 or 32 columns.
+// y starts at 0; then block by block, group by group, with one rounding each:
+//   zero: y = fma(fma(sum of q * code, d, float(-zero * sum of q) * d), scale, y)
+//   min:  y = fma(float(sum of q * code) * d, scale, y), y = fma(float(sum of q) * d, min, y)
+// and the bias is added. The sums are of integers, so every instruction set gives the same bits, for any number of
+// tokens and threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "base/threads.h"
+#include "tensor/weight.h"
+
+namespace knapsack {
+
+inline constexpr std::int64_t packed_rows = 8;    // of a panel
+inline constexpr std::int64_t packed_block = 32;  // columns that share an activation scale
+
+// How a panel holds its blocks. A block is its codes, the f16 scales (8 rows x groups), then the f16 mins if it has
+// any. Codes come in eight vectors of 8 rows x 4 columns, vector v holding columns 4v..4v+3 of each row in turn: 8
+// bits: 8 x 32 signed bytes. 4 bits: 4 x 32 bytes, vector v in the low nibbles and vector v + 4 in the high ones. 5
+// bits: those, then 32 bytes, bit v of which is the fifth bit of vector v. 6 bits: the nibbles, then 2 x 32 bytes, bits
+// 2(v%4) and up of byte-vector v/4 being the upper two bits of vector v.
+struct PackedKind {
+  int bits = 4;
+  int groups = 1;  // a block: 1 of 32 columns, or 2 of 16
+  bool min = false;
+  int zero = 0;
+  [[nodiscard]] constexpr std::int64_t code_bytes() const { return packed_rows * packed_block * bits / 8; }
+  [[nodiscard]] constexpr std::int64_t block_bytes() const {
+    return code_bytes() + packed_rows * 2 * groups * (min ? 2 : 1);
+  }
+  // What the sums of q are multiplied with, beside d.
+  [[nodiscard]] constexpr int side_factor() const { return min ? 1 : -zero; }
+};
+
+// One matrix [rows, cols]; rows are filled up to whole panels with zeros.
+struct PackedMatrix {
+  PackedKind kind;
+  std::int64_t rows = 0, cols = 0;
+  std::unique_ptr<std::byte[]> data;
+  [[nodiscard]] std::int64_t panels() const { return (rows + packed_rows - 1) / packed_rows; }
+  [[nodiscard]] std::int64_t panel_bytes() const { return cols / packed_block * kind.block_bytes(); }
+  [[nodiscard]] std::int64_t bytes() const { return panels() * panel_bytes(); }
+};
+
+// The kind that a format is packed as; absent: it has no levels.
+std::optional<PackedKind> packed_kind(DType dtype);
+// Null when the matrix cannot be packed: no levels, columns that are no multiple of 32, or a scale or min that f16
+// cannot hold (those of K formats are products, and are rounded to f16 here). Throws bad_alloc.
+std::unique_ptr<PackedMatrix> pack(DType dtype, const std::byte* w, std::int64_t rows, std::int64_t cols,
+                                   ThreadPool& pool);
+
+// Rounded activations of `tokens` rows, in memory of the caller's.
+struct PackedInput {
+  std::int8_t* q = nullptr;  // [tokens, cols]
+  float* d = nullptr;        // [tokens, cols / 32]
+  float* side = nullptr;     // [tokens, cols / 32 * groups]: float(side_factor * sum of q) * d
+};
+
+struct PackedJob {
+  const PackedMatrix* w = nullptr;
+  PackedInput x;
+  float* y = nullptr;  // [tokens, rows]
+  std::int64_t y_stride = 0;
+  std::int64_t tokens = 0;
+  const float* bias = nullptr;
+};
+
+// The per-thread pieces, by ISA.
+struct PackedTable {
+  // One row of activations; out is that row's.
+  void (*round)(const float* x, std::int64_t cols, const PackedKind& kind, const PackedInput& out);
+  // All tokens of panels [begin, end).
+  void (*panels)(const PackedJob& job, std::int64_t begin, std::int64_t end);
+};
+const PackedTable& scalar_packed();
+
+// All jobs in one parallel region.
+void packed_matmul(const PackedTable& table, std::span<const PackedJob> jobs, ThreadPool& pool);
+
+}  // namespace knapsack
