@@ -31,12 +31,15 @@ struct StateView {
   }
 };
 
-// One operand: an activation [rows, cols] (f32 or i32), a constant, or a state. Exactly one is set.
+struct PackedMatrix;  // packed.h
+
+// One operand: an activation [rows, cols] (f32 or i32), a constant, or a state. Exactly one of these is set.
 struct Operand {
   std::byte* data = nullptr;
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   const Weight* weight = nullptr;
+  const PackedMatrix* packed = nullptr;  // the weight, for integer products; null: float products
   const StateView* state = nullptr;
   [[nodiscard]] float* f32() const { return reinterpret_cast<float*>(data); }
   [[nodiscard]] std::int32_t* i32() const { return reinterpret_cast<std::int32_t*>(data); }

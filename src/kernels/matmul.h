@@ -15,6 +15,7 @@
 
 #include "base/threads.h"
 #include "kernels/kernel.h"
+#include "kernels/packed.h"
 #include "tensor/dtype.h"
 
 namespace knapsack {
@@ -70,7 +71,7 @@ using GateFn = void (*)(std::int64_t act, const float* gate, const float* up, fl
 
 // The matrix ops over any ISA's pieces; ref/<op>.cc defines them, table.cc and x86/ bind them.
 namespace ref {
-void linear(const OpCall& call, const MatmulTable& table);
+void linear(const OpCall& call, const MatmulTable& table, const PackedTable& packed);
 void head_linear(const OpCall& call, const MatmulTable& table);
 void moe(const OpCall& call, const MatmulTable& table, GateFn gate);
 }  // namespace ref

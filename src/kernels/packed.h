@@ -16,8 +16,11 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <unordered_map>
+#include <utility>
 
 #include "base/threads.h"
+#include "kernels/kernel.h"
 #include "tensor/weight.h"
 
 namespace knapsack {
@@ -74,6 +77,24 @@ struct PackedJob {
   std::int64_t y_stride = 0;
   std::int64_t tokens = 0;
   const float* bias = nullptr;
+};
+
+// The packed form of a model's weights, by the weight they were made from. Made before a program runs, then only read.
+class PackedWeights {
+ public:
+  void add(const Weight* weight, std::unique_ptr<PackedMatrix> packed) {
+    bytes_ += packed->bytes();
+    map_.insert_or_assign(weight, std::move(packed));
+  }
+  [[nodiscard]] const PackedMatrix* find(const Weight* weight) const {
+    const auto at = map_.find(weight);
+    return at == map_.end() ? nullptr : at->second.get();
+  }
+  [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+
+ private:
+  std::unordered_map<const Weight*, std::unique_ptr<PackedMatrix>> map_;
+  std::int64_t bytes_ = 0;
 };
 
 // The per-thread pieces, by ISA.

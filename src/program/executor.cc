@@ -37,7 +37,7 @@ Executor::~Executor() = default;
 void Executor::Unmap::operator()(std::byte* p) const { munmap(p, bytes); }
 
 Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<const Program> program, KvCache& kv,
-                                                   ThreadPool& pool, Isa isa) {
+                                                   ThreadPool& pool, Isa isa, const PackedWeights* packed) {
   std::unique_ptr<Executor> executor(new Executor());
   executor->pool_ = &pool;
   executor->kv_ = &kv;
@@ -55,6 +55,7 @@ Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<const Program
       if (slot.kind == SlotKind::weight) {
         operand.weight = p.weights[static_cast<std::size_t>(slot.index)].get();
         CHECK(!operand.weight->slabs.empty());
+        if (packed != nullptr) operand.packed = packed->find(operand.weight);
       } else if (slot.kind == SlotKind::state) {
         operand.state = &kv.state(slot.index);
         CHECK(operand.state->cols == slot.cols);

@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "kernels/kernel.h"
+#include "kernels/packed.h"
 #include "program/kv_cache.h"
 #include "program/program.h"
 
@@ -31,8 +32,9 @@ class Executor {
  public:
   // `pool` and `kv` are borrowed (and stay where they are); several executors (prefill, decode) may share both, one
   // running at a time. Each has its own arena. A failure is out of memory.
+  // packed (borrowed, may be null): weights whose products are to be made with integers.
   static Result<std::unique_ptr<Executor>> create(std::shared_ptr<const Program> program, KvCache& kv, ThreadPool& pool,
-                                                  Isa isa);
+                                                  Isa isa, const PackedWeights* packed = nullptr);
   // Token ids are already checked against the vocabulary, positions against ctx. Returns the logits,
   // [selected, vocab], valid until the next run.
   // Nothing is selected: the ops behind select_rows are skipped, the result is empty.

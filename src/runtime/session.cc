@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/threads.h"
+#include "program/pack.h"
 #include "runtime/log_softmax.h"
 #include "runtime/stop_strings.h"
 
@@ -71,11 +72,14 @@ class LocalSession final : public Session {
     selected_.resize(rows);
   }
 
-  Result<void> start(Isa isa, bool with_tokenizer) {
+  Result<void> start(Isa isa, bool with_tokenizer, bool exact) {
     if (with_tokenizer) load();
     prefetch_ = std::jthread([bundle = bundle_](const std::stop_token& stop) { prefetch(*bundle, stop); });
-    TRY(prefill_, Executor::create(bundle_->prefill, kv_, pool_, isa));
-    TRY(decode_, Executor::create(bundle_->decode, kv_, pool_, isa));
+    if (!exact) {
+      TRY(packed_, pack_weights(*bundle_->prefill, pool_));
+    }
+    TRY(prefill_, Executor::create(bundle_->prefill, kv_, pool_, isa, packed_.get()));
+    TRY(decode_, Executor::create(bundle_->decode, kv_, pool_, isa, packed_.get()));
     cached_.reserve(static_cast<std::size_t>(ctx_));
     history_.reserve(static_cast<std::size_t>(ctx_));
     return {};
@@ -141,6 +145,7 @@ class LocalSession final : public Session {
   KvCache kv_;
   std::int64_t ctx_;
   ThreadPool pool_;
+  std::unique_ptr<PackedWeights> packed_;  // null: float products
   std::unique_ptr<Executor> prefill_, decode_;
   std::vector<std::int32_t> positions_, slots_, selected_;  // of a step
   std::vector<std::int32_t> cached_;                        // ids whose rows the KV cache holds
@@ -337,7 +342,7 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Bundle> b
          bundle->name, ctx, trained);
   try {
     auto session = std::make_unique<LocalSession>(std::move(bundle), std::move(kv), ctx, threads);
-    TRY_VOID(session->start(isa, options.load_tokenizer));
+    TRY_VOID(session->start(isa, options.load_tokenizer, options.exact));
     return std::unique_ptr<Session>(std::move(session));
   } catch (const std::system_error& error) {
     return out_of_resource("cannot start {} threads: {}; ask for fewer (--threads)", threads, error.what());

@@ -44,6 +44,7 @@ class RandomMatrix {
           const float scale = std::normal_distribution<float>(0, 0.01F)(random);
           std::memcpy(block, &scale, sizeof(scale));
         }
+        if (dtype == DType::MXFP4) block[0] = static_cast<std::byte>(118 + random() % 10);
         f.decode(block, value, 1);
         good = true;
         for (std::int64_t i = 0; i < f.block; ++i)

@@ -7,7 +7,7 @@
 namespace knapsack {
 
 void overlay_avx2(KernelTable& table) {
-  table[Op::linear].run = [](const OpCall& call) { ref::linear(call, avx2_matmul()); };
+  table[Op::linear].run = [](const OpCall& call) { ref::linear(call, avx2_matmul(), avx2_packed()); };
   table[Op::head_linear].run = [](const OpCall& call) { ref::head_linear(call, avx2_matmul()); };
   table[Op::moe].run = [](const OpCall& call) { ref::moe(call, avx2_matmul(), avx2::gate); };
   table[Op::attention] = {.run = avx2::attention, .scratch_bytes = avx2::attention_scratch};

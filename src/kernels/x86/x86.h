@@ -4,6 +4,7 @@
 
 #include "kernels/kernel.h"
 #include "kernels/matmul.h"
+#include "kernels/packed.h"
 
 namespace knapsack {
 
@@ -11,5 +12,6 @@ namespace knapsack {
 void overlay_avx2(KernelTable& table);
 
 const MatmulTable& avx2_matmul();
+const PackedTable& avx2_packed();
 
 }  // namespace knapsack

@@ -1,0 +1,16 @@
+// The weights of a program's products, repacked for integer products (kernels/packed.h).
+#pragma once
+
+#include <memory>
+
+#include "base/result.h"
+#include "kernels/packed.h"
+#include "program/program.h"
+
+namespace knapsack {
+
+// Every matrix that a linear op of the program multiplies with and whose format has levels; the others stay as they are
+// and are multiplied as floats. A failure is out of memory.
+Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, ThreadPool& pool);
+
+}  // namespace knapsack

@@ -1,0 +1,197 @@
+// Integer products: the scalar definition against plain arithmetic, every instruction set against the scalar one, bit
+// by bit, for any number of tokens and threads.
+#include "kernels/packed.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/call.h"
+#include "kernels/random_weight.h"
+#if defined(__x86_64__)
+#include "kernels/x86/x86.h"
+#endif
+
+namespace knapsack {
+namespace {
+
+std::vector<const PackedTable*> tables() {
+  std::vector<const PackedTable*> all{&scalar_packed()};
+#if defined(__x86_64__)
+  if (testing::has_avx2()) all.push_back(&avx2_packed());
+#endif
+  return all;
+}
+
+struct Rounded {
+  std::vector<std::int8_t> q;
+  std::vector<float> d, side;
+  PackedInput input;
+};
+
+Rounded round_all(const PackedTable& table, const PackedKind& kind, const std::vector<float>& x, std::int64_t cols) {
+  const auto tokens = static_cast<std::int64_t>(x.size()) / cols;
+  const std::int64_t blocks = cols / packed_block;
+  Rounded out;
+  out.q.resize(x.size());
+  out.d.resize(static_cast<std::size_t>(tokens * blocks));
+  out.side.resize(static_cast<std::size_t>(tokens * blocks * kind.groups));
+  out.input = {.q = out.q.data(), .d = out.d.data(), .side = out.side.data()};
+  for (std::int64_t t = 0; t < tokens; ++t)
+    table.round(x.data() + t * cols, cols, kind,
+                {.q = out.input.q + t * cols,
+                 .d = out.input.d + t * blocks,
+                 .side = out.input.side + t * blocks * kind.groups});
+  return out;
+}
+
+std::vector<float> multiply(const PackedTable& table, const PackedMatrix& w, const Rounded& x, std::int64_t first,
+                            std::int64_t tokens, const float* bias, int threads) {
+  const std::int64_t blocks = w.cols / packed_block;
+  std::vector<float> y(static_cast<std::size_t>(tokens * w.rows), NAN);
+  const PackedJob job{.w = &w,
+                      .x = {.q = x.input.q + first * w.cols,
+                            .d = x.input.d + first * blocks,
+                            .side = x.input.side + first * blocks * w.kind.groups},
+                      .y = y.data(),
+                      .y_stride = w.rows,
+                      .tokens = tokens,
+                      .bias = bias};
+  ThreadPool pool(threads);
+  packed_matmul(table, {&job, 1}, pool);
+  return y;
+}
+
+void expect_same(const std::vector<float>& got, const float* want) {
+  for (std::size_t i = 0; i < got.size(); ++i)
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(got[i]), std::bit_cast<std::uint32_t>(want[i])) << "element " << i;
+}
+
+void check(DType dtype, std::int64_t rows, std::int64_t cols) {
+  SCOPED_TRACE(std::string(name(dtype)) + " " + std::to_string(rows) + "x" + std::to_string(cols));
+  constexpr std::int64_t most = 13;
+  const testing::RandomMatrix w(dtype, rows, cols, 5);
+  ThreadPool pool(2);
+  const auto packed = pack(dtype, w.data(), rows, cols, pool);
+  ASSERT_NE(packed, nullptr);
+  const auto x = testing::random_floats(most * cols, 6);
+  const auto bias = testing::random_floats(rows, 7);
+  const Rounded scalar = round_all(scalar_packed(), packed->kind, x, cols);
+  const auto y = multiply(scalar_packed(), *packed, scalar, 0, most, bias.data(), 1);
+
+  // Against float weights and float activations: off by what rounding x to 8 bits (and scales to f16) may cost.
+  for (std::int64_t t = 0; t < most; ++t)
+    for (std::int64_t r = 0; r < rows; ++r) {
+      double want = bias[static_cast<std::size_t>(r)];
+      double room = 1e-5;
+      for (std::int64_t c = 0; c < cols; ++c) {
+        const double value = w.value(r, c);
+        want += value * x[static_cast<std::size_t>(t * cols + c)];
+        room += std::fabs(value) * scalar.d[static_cast<std::size_t>((t * cols + c) / packed_block)] * 0.501;
+        // A scale or a min that was rounded to f16: half a unit of 11 bits, of a value that may be a difference of
+        // both.
+        room += std::fabs(x[static_cast<std::size_t>(t * cols + c)]) * 0x1p-11 * 40 * std::fabs(value);
+      }
+      ASSERT_NEAR(y[static_cast<std::size_t>(t * rows + r)], want, room + 0.02 * std::fabs(want)) << t << " " << r;
+    }
+
+  for (const PackedTable* table : tables()) {
+    const Rounded mine = round_all(*table, packed->kind, x, cols);
+    EXPECT_EQ(mine.q, scalar.q);
+    expect_same(mine.d, scalar.d.data());
+    expect_same(mine.side, scalar.side.data());
+    for (std::int64_t tokens = 1; tokens <= most; ++tokens)
+      for (const int threads : {1, 3}) {
+        const std::int64_t first = (most - tokens) / 2;
+        expect_same(multiply(*table, *packed, mine, first, tokens, bias.data(), threads), y.data() + first * rows);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+  }
+}
+
+TEST(Packed, EveryFormatOnEveryIsaForAnyTokensAndThreads) {
+  int formats = 0;
+  for (const FormatInfo& f : all_formats()) {
+    if (!packed_kind(f.dtype)) continue;
+    ++formats;
+    check(f.dtype, 8, 256);
+    check(f.dtype, 21, 768);
+    check(f.dtype, 3, std::max<std::int64_t>(f.block, 32));
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+  EXPECT_EQ(formats, 17);
+}
+
+// Codes and activations at the ends of their ranges: no sum of products may wrap or saturate.
+TEST(Packed, ExtremesDoNotOverflow) {
+  ThreadPool pool(1);
+  for (const DType dtype :
+       {DType::Q4_0, DType::Q5_0, DType::Q6_K, DType::Q8_0, DType::Q2_K, DType::Q4_K, DType::Q5_K}) {
+    const FormatInfo& f = format(dtype);
+    constexpr std::int64_t rows = 8;
+    constexpr std::int64_t cols = 512;
+    for (const std::uint8_t fill : std::initializer_list<std::uint8_t>{0x00, 0x7f, 0x80, 0xff}) {
+      SCOPED_TRACE(std::string(f.name) + " " + std::to_string(fill));
+      std::vector<std::byte> w(static_cast<std::size_t>(rows * row_bytes(dtype, cols)), std::byte{fill});
+      const std::uint16_t one = 0x2c00;  // 1/16 as f16
+      for (std::size_t b = 0; b < w.size(); b += static_cast<std::size_t>(f.block_bytes)) {
+        if (dtype == DType::Q6_K) std::memcpy(&w[b + 208], &one, 2);
+        if (dtype == DType::Q2_K) std::memcpy(&w[b + 80], &one, 2), std::memcpy(&w[b + 82], &one, 2);
+        if (dtype != DType::Q6_K && dtype != DType::Q2_K) std::memcpy(&w[b], &one, 2);
+        if (dtype == DType::Q4_K || dtype == DType::Q5_K) std::memcpy(&w[b + 2], &one, 2);
+      }
+      const auto packed = pack(dtype, w.data(), rows, cols, pool);
+      ASSERT_NE(packed, nullptr);
+      for (const float value : {1.0F, -1.0F}) {
+        const std::vector<float> x(static_cast<std::size_t>(5 * cols), value);
+        const Rounded rounded = round_all(scalar_packed(), packed->kind, x, cols);
+        const auto want = multiply(scalar_packed(), *packed, rounded, 0, 5, nullptr, 1);
+        for (const PackedTable* table : tables())
+          expect_same(multiply(*table, *packed, rounded, 0, 5, nullptr, 1), want.data());
+      }
+    }
+  }
+}
+
+TEST(Packed, ZerosTiniesAndNonFiniteActivations) {
+  constexpr std::int64_t cols = 64;
+  const PackedKind kind{.bits = 4, .groups = 2, .zero = 8};
+  for (const float value : {0.0F, 1e-45F, 1e-38F, 1e-30F, 3e38F, INFINITY, -INFINITY, std::nanf("")}) {
+    SCOPED_TRACE(value);
+    std::vector<float> x(cols, 0.0F);
+    x[37] = value;
+    const Rounded want = round_all(scalar_packed(), kind, x, cols);
+    EXPECT_EQ(want.d[0], 0.0F);
+    EXPECT_EQ(std::isnan(want.d[1]), !std::isfinite(value));
+    if (std::isfinite(value) && value >= 1e-30F) {
+      EXPECT_EQ(want.q[37], 127);
+    }
+    for (const PackedTable* table : tables()) {
+      const Rounded got = round_all(*table, kind, x, cols);
+      EXPECT_EQ(got.q, want.q);
+      for (std::size_t i = 0; i < want.d.size(); ++i)
+        EXPECT_TRUE(got.d[i] == want.d[i] || (std::isnan(got.d[i]) && std::isnan(want.d[i])));
+      for (std::size_t i = 0; i < want.side.size(); ++i)
+        EXPECT_TRUE(got.side[i] == want.side[i] || (std::isnan(got.side[i]) && std::isnan(want.side[i])));
+    }
+  }
+}
+
+TEST(Packed, WhatF16CannotHoldIsNotPacked) {
+  ThreadPool pool(1);
+  // Q4_K: d = 65504 times a scale of 63.
+  std::vector<std::byte> w(static_cast<std::size_t>(8 * 144), std::byte{0xff});
+  for (std::size_t b = 0; b < w.size(); b += 144) {
+    const std::uint16_t largest = 0x7bff;
+    std::memcpy(&w[b], &largest, 2);
+    std::memcpy(&w[b + 2], &largest, 2);
+  }
+  EXPECT_EQ(pack(DType::Q4_K, w.data(), 8, 256, pool), nullptr);
+  EXPECT_EQ(pack(DType::F16, w.data(), 1, 32, pool), nullptr);
+}
+
+}  // namespace
+}  // namespace knapsack
