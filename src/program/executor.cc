@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/clock.h"
 
 namespace knapsack {
 namespace {
@@ -99,6 +100,11 @@ Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<const Program
   return executor;
 }
 
+void Executor::set_profile(Profile* profile) {
+  profile_ = profile;
+  if (profile != nullptr) profile->ops.resize(bound_.size());
+}
+
 std::span<const float> Executor::run(const Step& step) {
   const Program& p = *program_;
   const auto tokens = static_cast<std::int64_t>(step.ids.size());
@@ -120,12 +126,16 @@ std::span<const float> Executor::run(const Step& step) {
   for (Bound& bound : bound_) {
     if (resized) bound.set_rows(tokens, selected);
     if (bound.rows == Rows::selected && selected == 0) continue;
-    bound.kernel->run({.in = bound.in,
-                       .out = bound.out,
-                       .attrs = &bound.op->attrs,
-                       .rows = &rows,
-                       .pool = pool_,
-                       .scratch = scratch_});
+    const OpCall call{
+        .in = bound.in, .out = bound.out, .attrs = &bound.op->attrs, .rows = &rows, .pool = pool_, .scratch = scratch_};
+    if (profile_ != nullptr) {
+      const Stopwatch since;
+      bound.kernel->run(call);
+      const double ms = since.ms();
+      profile_->add(static_cast<std::size_t>(&bound - bound_.data()), bound.op->op, call, ms);
+    } else {
+      bound.kernel->run(call);
+    }
     if (tap_) tap(bound);
   }
   const Slot& logits = p.slots[static_cast<std::size_t>(p.logits)];

@@ -12,6 +12,7 @@
 #include "kernels/kernel.h"
 #include "kernels/packed.h"
 #include "program/kv_cache.h"
+#include "program/profile.h"
 #include "program/program.h"
 
 namespace knapsack {
@@ -40,6 +41,8 @@ class Executor {
   // Nothing is selected: the ops behind select_rows are skipped, the result is empty.
   std::span<const float> run(const Step& step);
   void set_tap(Tap tap) { tap_ = std::move(tap); }
+  // Adds to it (borrowed) what each op takes, until another one or null is set.
+  void set_profile(Profile* profile);
   [[nodiscard]] const Program& program() const { return *program_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }  // arena and scratch
 
@@ -65,6 +68,7 @@ class Executor {
   const KvCache* kv_ = nullptr;
   std::int64_t tokens_ = 0, selected_ = 0;  // rows the operands are set to
   Tap tap_;
+  Profile* profile_ = nullptr;
 };
 
 }  // namespace knapsack
