@@ -1,6 +1,7 @@
-// What this machine can do at most, measured in the same run as what is compared with it.
+// What this machine can do at most, measured in the same run as what is compared with it (device/peaks.h).
 #pragma once
 
+#include "device/peaks.h"
 #include "kernels/kernel.h"
 
 namespace knapsack::bench {
@@ -8,7 +9,9 @@ namespace knapsack::bench {
 ThreadPool& pool();  // KNAPSACK_THREADS, or every core
 Isa isa();           // KNAPSACK_ISA, or the fastest
 
-double peak_gflops();     // fused multiply-adds of float32 on all threads, counted as two
-double peak_read_gbps();  // reading 256 MiB from memory on all threads
+const Peaks& peaks();        // with all threads
+double peak_gflops();        // products of float32
+double peak_gops(int bits);  // of 8-bit activations by weights of so many bits; of floats where integers are no faster
+double peak_read_gbps();     // from memory
 
 }  // namespace knapsack::bench

@@ -1,14 +1,9 @@
 #include "base/threads.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <condition_variable>
-#include <fstream>
 #include <mutex>
-#include <string>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -137,23 +132,6 @@ void ThreadPool::run(std::int64_t count, std::int64_t grain, RangeTask task) {
       std::this_thread::yield();
     }
   }
-}
-
-int available_cores() {
-  int cores = static_cast<int>(std::thread::hardware_concurrency());
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) cores = CPU_COUNT(&set);
-  // cgroup v2: "QUOTA PERIOD" in microseconds, or "max PERIOD".
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (file >> quota >> period && quota != "max" && period > 0) {
-    char* end = nullptr;
-    const double limit = std::strtod(quota.c_str(), &end) / period;
-    if (end != quota.c_str() && limit > 0) cores = std::min(cores, std::max(1, static_cast<int>(std::ceil(limit))));
-  }
-  return std::max(1, cores);
 }
 
 }  // namespace knapsack

@@ -6,6 +6,8 @@
 #include <memory>
 #include <type_traits>
 
+#include "base/limits.h"  // available_cores
+
 namespace knapsack {
 
 // A borrowed callable `void(int64_t begin, int64_t end, int thread)`; never outlives the call it is passed to.
@@ -44,8 +46,5 @@ class ThreadPool {
   int threads_;
   std::unique_ptr<Shared> shared_;
 };
-
-// Cores this process may really use: the affinity mask, bounded by the cgroup CPU quota.
-int available_cores();
 
 }  // namespace knapsack

@@ -1,31 +1,17 @@
 #include "program/kv_cache.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <string>
 
 #include "base/check.h"
+#include "base/limits.h"
 
 namespace knapsack {
 namespace {
 
 constexpr std::size_t mib = std::size_t{1} << 20;
-
-// What this process could ever use: RAM, or the cgroup's limit where that is lower. A larger mapping may well be
-// granted by the kernel and then kill the process when it is touched.
-std::size_t memory_limit() {
-  std::size_t limit =
-      static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    std::ifstream file(path);
-    std::size_t bytes = 0;
-    if (file >> bytes) limit = std::min(limit, bytes);  // "max" does not read as a number
-  }
-  return limit;
-}
 
 Error too_large(double wanted_mib, std::int64_t slots, std::int64_t ctx, DType dtype) {
   const std::string sequences = slots == 1 ? "" : fmt::format(" for each of {} sequences", slots);

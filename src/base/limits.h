@@ -1,0 +1,19 @@
+// What the system lets this process use: the machine's, or the container's where that is less.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+namespace knapsack {
+
+// Bytes of memory this process could ever use: RAM, or the cgroup's limit where that is lower. A larger mapping may
+// well be granted by the kernel and then kill the process when it is touched.
+std::size_t memory_limit();
+
+// Processors' worth of time that the cgroup grants (1.5 is one and a half); absent: no quota.
+std::optional<double> cpu_quota();
+
+// Cores this process may really use: the affinity mask, bounded by the quota.
+int available_cores();
+
+}  // namespace knapsack
