@@ -28,7 +28,7 @@ struct Bundle {
   std::int64_t vocab = 0;    // width of the logits
   std::int64_t trained_ctx = 0;
   std::shared_ptr<const Program> prefill;  // max_tokens = chunk
-  std::shared_ptr<const Program> decode;   // max_tokens = 1
+  std::shared_ptr<const Program> decode;   // few rows, all of them selected: one of each sequence, or several of one
   // tokenizer.json's text; may be slow, called once, from the tokenizer's own thread. Empty when there is none.
   std::function<Result<std::string>()> tokenizer_json;
   std::string tokenizer_config_json;  // "{}" when absent: bos/eos/pad tokens, add_bos_token

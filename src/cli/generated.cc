@@ -66,7 +66,7 @@ std::string shown_token(const Tokenizer& tokenizer, std::int32_t id) {
 }
 
 double prefill_tokens_per_s(const Completion& c) { return rate(static_cast<double>(c.prefilled_tokens), c.prefill_ms); }
-double decode_tokens_per_s(const Completion& c) { return rate(static_cast<double>(c.decode_steps), c.decode_ms); }
+double decode_tokens_per_s(const Completion& c) { return rate(static_cast<double>(c.decode_tokens), c.decode_ms); }
 
 double peak_rss_mib() {
   rusage usage{};
@@ -79,7 +79,8 @@ std::string figures(const Completion& c, const GenerateOptions& options) {
   const std::string first = fmt::format("TTFT {:.0f} ms, prefill {} tokens at {:.1f} tokens/s,", c.ttft_ms,
                                         c.prefilled_tokens, prefill_tokens_per_s(c));
   const std::string second = fmt::format(
-      "decode {} tokens at {:.1f} tokens/s, {}{}", c.ids.size(), decode_tokens_per_s(c), finish_words(c.finish),
+      "decode {} tokens at {:.1f} tokens/s{}, {}{}", c.ids.size(), decode_tokens_per_s(c),
+      c.drafted > 0 ? fmt::format(" ({} of {} guesses right)", c.accepted, c.drafted) : "", finish_words(c.finish),
       options.sampler.temperature > 0 ? fmt::format(", seed {}", options.sampler.seed) : "");
   const bool narrow = is_terminal(STDERR_FILENO) &&
                       first.size() + second.size() >= static_cast<std::size_t>(terminal_width(STDERR_FILENO));
@@ -91,6 +92,8 @@ json::object completion_json(const Completion& c, const Tokenizer* tokenizer) {
   object["token_ids"] = json::value_from(c.ids);
   object["prompt_tokens"] = c.prompt_tokens;
   object["completion_tokens"] = c.ids.size();
+  object["drafted"] = c.drafted;
+  object["accepted"] = c.accepted;
   object["finish_reason"] = finish_name(c.finish);
   object["ttft_ms"] = c.ttft_ms;
   object["prefill_tokens_per_s"] = prefill_tokens_per_s(c);

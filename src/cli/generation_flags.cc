@@ -61,6 +61,14 @@ void GenerationFlags::describe(Arguments& arguments) {
                     "DRY: tokens back to look; -1: all");
   arguments.texts("--dry-breaker", "TEXT", dry_breakers_,
                   "DRY: text a repeat does not reach across (default: line end, colon, quotation mark, asterisk)");
+  arguments.group("Speculation");
+  arguments.choice(
+      "--speculate", speculate_, {"lookup", "off"},
+      "guess tokens from repeats in the text and check several in one step, where measurement says that it "
+      "pays; the text is the same without");
+  arguments.text("--draft", "MODEL", draft_, "a small model with the same vocabulary that guesses, too").complete =
+      Complete::model;
+  arguments.integer("--guesses", guesses_, 1, 1000, "so many a step, whatever it costs (default: as many as pay)");
   arguments.group("");
   arguments.integer("--logprobs", logprobs_, 0, 1000, "report each token's log probability, with so many alternatives");
 }
@@ -73,6 +81,8 @@ Result<void> GenerationFlags::check_alone() const {
   if (mirostat_ == 1) return usage_error("--mirostat: expected 0 or 2, found 1 (mirostat 1 is not offered)");
   if (greedy_ && asks_for_sampling())
     return usage_error("--greedy and an option that samples (--temperature, --top-k ...) exclude each other");
+  if (speculate_ == "off" && (draft_ || guesses_))
+    return usage_error("--speculate off and {} exclude each other", draft_ ? "--draft" : "--guesses");
   for (const auto& text : stop_)
     if (text.empty()) return usage_error("--stop: expected a text, found an empty one");
   for (const auto& text : dry_breakers_)
@@ -80,6 +90,16 @@ Result<void> GenerationFlags::check_alone() const {
   for (const auto& text : logit_bias_) TRY_VOID(parse_bias(text));
   TRY_VOID(resolve(nullptr, nullptr));
   return {};
+}
+
+SessionOptions GenerationFlags::session(std::shared_ptr<const Bundle> draft) const {
+  SessionOptions options;
+  options.ctx = ctx();
+  options.kv = kv_ == "f32" ? DType::F32 : DType::F16;
+  options.lookup = speculate_ == "lookup";
+  options.draft = std::move(draft);
+  options.guesses = guesses_.value_or(-1);
+  return options;
 }
 
 Result<GenerateOptions> GenerationFlags::resolve(const GenerationDefaults* by_default,

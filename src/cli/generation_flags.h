@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,7 +18,9 @@ class GenerationFlags {
 
   [[nodiscard]] std::int64_t ctx() const { return ctx_.value_or(0); }
   [[nodiscard]] bool seeded() const { return seed_.has_value(); }
-  [[nodiscard]] DType kv() const { return kv_ == "f32" ? DType::F32 : DType::F16; }
+  // How the session is to be made, `draft` opened where it is asked for.
+  [[nodiscard]] SessionOptions session(std::shared_ptr<const Bundle> draft) const;
+  [[nodiscard]] const std::optional<std::string>& draft() const { return draft_; }
 
   // What needs no model: before the model is opened, so that a bad value costs nothing.
   Result<void> check_alone() const;
@@ -30,6 +33,9 @@ class GenerationFlags {
 
   std::optional<std::int64_t> max_tokens_, ctx_;
   std::string kv_ = "f16";
+  std::string speculate_ = "lookup";
+  std::optional<std::string> draft_;
+  std::optional<std::int64_t> guesses_;
   std::optional<std::int64_t> seed_;
   bool greedy_ = false;
   std::optional<float> temperature_, top_p_, min_p_, typical_;

@@ -49,10 +49,18 @@ Result<std::shared_ptr<const Bundle>> open_model(const Context& context, const s
 }
 
 Result<std::unique_ptr<Session>> start_session(const Context& context, std::shared_ptr<const Bundle> bundle,
-                                               std::int64_t ctx, DType kv, bool load_tokenizer) {
-  return Session::create(
-      std::move(bundle),
-      {.ctx = ctx, .kv = kv, .threads = context.threads, .isa = {}, .load_tokenizer = load_tokenizer});
+                                               SessionOptions options) {
+  options.threads = context.threads;
+  return Session::create(std::move(bundle), options);
+}
+
+Result<std::unique_ptr<Session>> start_session(const Context& context, std::shared_ptr<const Bundle> bundle,
+                                               const GenerationFlags& flags) {
+  std::shared_ptr<const Bundle> draft;
+  if (flags.draft()) {
+    TRY(draft, open_model(context, *flags.draft(), {.ctx = flags.ctx()}));
+  }
+  return start_session(context, std::move(bundle), flags.session(std::move(draft)));
 }
 
 Result<std::shared_ptr<const Tokenizer>> tokenizer_of(const Context& context, Session& session) {

@@ -8,6 +8,7 @@
 
 #include "bundle/bundle.h"
 #include "cli/commands/command.h"
+#include "cli/generation_flags.h"
 #include "pipeline/pipeline.h"
 #include "text/tokenizer.h"
 
@@ -21,8 +22,12 @@ void tokenizer_argument(Arguments& arguments, std::string& target);
 // tokenizer) is told by the command that needs it.
 Result<std::shared_ptr<const Bundle>> open_model(const Context& context, const std::string& path,
                                                  const OpenOptions& options);
+// With the threads that the context asks for.
 Result<std::unique_ptr<Session>> start_session(const Context& context, std::shared_ptr<const Bundle> bundle,
-                                               std::int64_t ctx, DType kv, bool load_tokenizer = true);
+                                               SessionOptions options);
+// With the draft model that the flags name, if any.
+Result<std::unique_ptr<Session>> start_session(const Context& context, std::shared_ptr<const Bundle> bundle,
+                                               const GenerationFlags& flags);
 // Waits for the tokenizer that a session loads beside its other work.
 Result<std::shared_ptr<const Tokenizer>> tokenizer_of(const Context& context, Session& session);
 

@@ -62,10 +62,13 @@ Result<std::shared_ptr<const Bundle>> make_bundle(const Imported& imported, cons
   if (options.max_selected < 1 || options.max_selected > options.chunk)
     return usage_error("rows of logits a step must be 1 to the chunk's {}, found {}", options.chunk,
                        options.max_selected);
+  constexpr std::int64_t most_decode_rows = 1024;
+  if (options.decode_rows < 1 || options.decode_rows > most_decode_rows)
+    return usage_error("rows of a decode step must be 1 to {}, found {}", most_decode_rows, options.decode_rows);
   TRY_VOID(verify(imported.graph));
   auto bundle = std::make_shared<Bundle>();
   TRY(bundle->prefill, lower(imported.graph, {.max_tokens = options.chunk, .max_selected = options.max_selected}));
-  TRY(bundle->decode, lower(imported.graph, {.max_tokens = 1, .max_selected = 1}));
+  TRY(bundle->decode, lower(imported.graph, {.max_tokens = options.decode_rows, .max_selected = options.decode_rows}));
   bundle->name = last_name(imported.source);
   bundle->architecture = imported.config.architecture;
   bundle->model_hash = imported.model_hash;

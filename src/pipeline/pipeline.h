@@ -16,6 +16,7 @@ struct OpenOptions {
   std::int64_t ctx = 0;
   std::int64_t chunk = 128;       // prefill rows a step
   std::int64_t max_selected = 1;  // rows of logits a prefill step can give (chunk for scoring)
+  std::int64_t decode_rows = 16;  // of a decode step, each with its logits: sequences decoded together, tokens verified
 };
 
 // path: a GGUF, a split's first part, or a Hugging Face folder.

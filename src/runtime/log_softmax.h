@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "runtime/session.h"
+#include "runtime/completion.h"
 
 namespace knapsack {
 

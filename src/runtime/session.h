@@ -1,7 +1,7 @@
 // A session: one bundle, one KV cache, one conversation's position; generates text within the context contract:
 // prompt + completion <= ctx. A prompt longer than ctx is an error before any work; one of exactly ctx tokens yields
-// none; generation that reaches the end stops with Finish::context. Not thread-safe. Not for batching many users: the
-// server issue builds that on the same executor.
+// none; generation that reaches the end stops with Finish::context. Not thread-safe. Not for several texts at once:
+// batch.h.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,11 @@
 #include <optional>
 #include <span>
 #include <stop_token>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "base/result.h"
 #include "bundle/bundle.h"
-#include "program/executor.h"
-#include "runtime/sampler.h"
+#include "kernels/kernel.h"
+#include "runtime/completion.h"
 #include "text/tokenizer.h"
 
 namespace knapsack {
@@ -33,38 +29,9 @@ struct SessionOptions {
   bool exact = true;           // float products; false: integer ones where formats allow (kernels/packed.h)
   std::optional<Isa> isa{};    // absent: KNAPSACK_ISA, else the fastest
   bool load_tokenizer = true;  // false: only when tokenizer() or text first asks for it
-};
-
-// length is said when the max_tokens asked for are there, also where that is the context's end too.
-enum class Finish : std::uint8_t { stop, length, context, cancelled };
-std::string_view finish_name(Finish finish);  // "stop", "length", "context", "cancelled"
-
-struct GenerateOptions {
-  std::int64_t max_tokens = -1;  // -1: to the end of the context
-  SamplerOptions sampler{};
-  std::vector<std::string> stop{};
-  int logprobs = 0;  // how many alternatives a token
-  bool ignore_eos = false;
-};
-
-// Natural logarithms of the model's own probabilities: before bias, penalties, temperature and truncation.
-struct TokenLogprob {
-  std::int32_t id = 0;
-  float logprob = 0;
-  std::vector<std::pair<std::int32_t, float>> top;  // best first
-};
-
-struct Completion {
-  std::string text;               // what on_text got, in one piece: no special tokens, nothing of a stop string
-  std::vector<std::int32_t> ids;  // without the end token; with those that spelled a stop string
-  std::int64_t prompt_tokens = 0;
-  std::int64_t prefilled_tokens = 0;  // of these, computed now: the rest was in the KV cache
-  Finish finish{};
-  double ttft_ms = 0;     // from the call to the first token (0 when there was none)
-  double prefill_ms = 0;  // computing the prompt
-  double decode_ms = 0;   // from the first token to the last: decode_steps tokens
-  std::int64_t decode_steps = 0;
-  std::vector<TokenLogprob> logprobs;  // one for each of ids, if asked for
+  bool lookup = false;         // guess tokens from what the text holds already (speculation.h); the text stays the same
+  std::shared_ptr<const Bundle> draft{};  // a small model of the same vocabulary that guesses, too; null: none
+  std::int64_t guesses = -1;  // so many tokens a step where there are any, whatever it costs; -1: as many as pay
 };
 
 class Session {
@@ -80,7 +47,7 @@ class Session {
   // wins, the longest if several are at once; one that names a special token stops at that token. Cancelling
   // takes effect within one step and keeps what there is.
   virtual Result<Completion> generate(std::span<const std::int32_t> prompt, const GenerateOptions& options,
-                                      const std::function<void(std::string_view)>& on_text, std::stop_token stop) = 0;
+                                      const OnText& on_text, std::stop_token stop) = 0;
   // Logits of every position of `ids` (<= ctx) from `from` on, handed over chunk by chunk: [rows, vocab], the first
   // row being position `first`. A chunk is as many rows as the prefill program can select. Nothing of the cache is
   // reused. Stopping is Code::interrupted.

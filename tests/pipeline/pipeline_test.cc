@@ -20,7 +20,8 @@ TEST(Pipeline, TheBundleCarriesWhatWasImported) {
   EXPECT_EQ(bundle->trained_ctx, 512);
   EXPECT_EQ(bundle->prefill->max_tokens, 16);
   EXPECT_EQ(bundle->prefill->max_selected, 4);
-  EXPECT_EQ(bundle->decode->max_tokens, 1);
+  EXPECT_EQ(bundle->decode->max_tokens, 16);
+  EXPECT_EQ(bundle->decode->max_selected, 16);
   EXPECT_EQ(bundle->eos_ids, (std::vector<std::int32_t>{1, 5}));
   EXPECT_EQ(bundle->chat_template, "{{ messages }}");
   EXPECT_TRUE(bundle->tokenizer_json);
@@ -57,7 +58,8 @@ TEST(Pipeline, GenerationDefaultsAreReadAndNonsenseIsAnOddity) {
 TEST(Pipeline, ChunksOutOfRangeAreUsageErrors) {
   const auto imported = testing::tiny_imported(false);
   for (const OpenOptions& options : {OpenOptions{.chunk = 0}, OpenOptions{.chunk = -5}, OpenOptions{.chunk = 1 << 20},
-                                     OpenOptions{.max_selected = 0}, OpenOptions{.max_selected = 129}}) {
+                                     OpenOptions{.max_selected = 0}, OpenOptions{.max_selected = 129},
+                                     OpenOptions{.decode_rows = 0}, OpenOptions{.decode_rows = 1 << 20}}) {
     const auto bundle = make_bundle(imported, options);
     ASSERT_FALSE(bundle);
     EXPECT_EQ(bundle.error().code, Code::usage);

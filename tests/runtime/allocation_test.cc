@@ -30,28 +30,34 @@ namespace {
 TEST(Allocations, NoneATokenWithAnySampler) {
   auto bundle = make_bundle(testing::tiny_imported(false), {.chunk = 16});
   ASSERT_TRUE(bundle);
-  auto session = Session::create(*bundle, {.ctx = 400, .threads = 2});
-  ASSERT_TRUE(session);
+  const std::vector<SessionOptions> sessions = {
+      {.ctx = 400, .threads = 2},
+      {.ctx = 400, .threads = 2, .lookup = true, .guesses = 5},
+      {.ctx = 400, .threads = 2, .draft = *make_bundle(testing::tiny_imported(false), {.chunk = 16}), .guesses = 5}};
   const SamplerOptions plain{};
   const SamplerOptions filters{
       .temperature = 1, .top_k = 30, .top_p = 0.99F, .min_p = 0.001F, .typical_p = 0.99F, .seed = 1};
   const SamplerOptions penalties{
       .repetition_penalty = 1.1F, .presence_penalty = 0.1F, .logit_bias = {{3, 1}}, .dry_multiplier = 0.5F};
   const SamplerOptions mirostat{.temperature = 1, .mirostat = 2};
-  for (const auto& sampler : {plain, filters, penalties, mirostat}) {
-    const auto count = [&](std::int64_t tokens) {
-      (*session)->reset();
-      const long before = allocations.load();
-      const auto result =
-          (*session)->generate(std::vector<std::int32_t>{3, 4, 5}, {.max_tokens = tokens, .sampler = sampler}, {}, {});
-      const long made = allocations.load() - before;
-      EXPECT_TRUE(result);
-      EXPECT_EQ(static_cast<std::int64_t>(result->ids.size()), tokens);
-      return made;
-    };
-    // The least of three: reading the weights ahead goes on beside the first completions and may allocate once.
-    const auto least = [&](std::int64_t tokens) { return std::min({count(tokens), count(tokens), count(tokens)}); };
-    EXPECT_EQ(least(10), least(300));
+  for (const auto& how : sessions) {
+    auto session = Session::create(*bundle, how);
+    ASSERT_TRUE(session);
+    for (const auto& sampler : {plain, filters, penalties, mirostat}) {
+      const auto count = [&](std::int64_t tokens) {
+        (*session)->reset();
+        const long before = allocations.load();
+        const auto result = (*session)->generate(std::vector<std::int32_t>{3, 4, 5},
+                                                 {.max_tokens = tokens, .sampler = sampler}, {}, {});
+        const long made = allocations.load() - before;
+        EXPECT_TRUE(result);
+        EXPECT_EQ(static_cast<std::int64_t>(result->ids.size()), tokens);
+        return made;
+      };
+      // The least of three: reading the weights ahead goes on beside the first completions and may allocate once.
+      const auto least = [&](std::int64_t tokens) { return std::min({count(tokens), count(tokens), count(tokens)}); };
+      EXPECT_EQ(least(10), least(300));
+    }
   }
 }
 

@@ -59,7 +59,7 @@ class ChatCommand final : public Command {
     const Stopwatch since_start;
     TRY(const auto bundle, open_model(context, model_, {.ctx = flags_.ctx()}));
     if (bundle->chat_template.empty()) return chat_prompt(*bundle, {}).error();
-    TRY(session_, start_session(context, bundle, flags_.ctx(), flags_.kv()));
+    TRY(session_, start_session(context, bundle, flags_));
     note_model(*bundle);
     if (system_) conversation_.set_system(*system_);
     load_ms_ = since_start.ms();
@@ -142,7 +142,7 @@ class ChatCommand final : public Command {
       turns_json_.push_back(std::move(object));
     }
     used_ = completion.prompt_tokens + static_cast<std::int64_t>(completion.ids.size());
-    decoded_ += completion.decode_steps;
+    decoded_ += completion.decode_tokens;
     decode_ms_ += completion.decode_ms;
     prefilled_ += completion.prefilled_tokens;
     prefill_ms_ += completion.prefill_ms;

@@ -42,7 +42,8 @@ class PerplexityCommand final : public Command {
     constexpr std::int64_t chunk = 128;
     TRY(const auto bundle,
         open_model(context, model_, {.ctx = options_.window, .chunk = chunk, .max_selected = chunk}));
-    TRY(auto session, start_session(context, bundle, options_.window, kv_ == "f32" ? DType::F32 : DType::F16));
+    TRY(auto session,
+        start_session(context, bundle, {.ctx = options_.window, .kv = kv_ == "f32" ? DType::F32 : DType::F16}));
     TRY(const auto tokenizer, tokenizer_of(context, *session));
     if (max_tokens_) {
       TRY(text, first_tokens(*tokenizer, text));

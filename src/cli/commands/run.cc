@@ -62,7 +62,7 @@ class RunCommand final : public Command {
       messages.push_back({"user", text});
       TRY(text, chat_prompt(*bundle, messages));
     }
-    TRY(auto session, start_session(context, bundle, flags_.ctx(), flags_.kv()));
+    TRY(auto session, start_session(context, bundle, flags_));
     std::shared_ptr<const Tokenizer> tokenizer;
     if (!ids_ || bundle->tokenizer_json) {
       TRY(tokenizer, tokenizer_of(context, *session));
