@@ -42,15 +42,31 @@ void expect_error(const testing::CommandResult& result, int code) {
 
 TEST(Run, JsonHasEveryField) {
   const auto object = object_of(knapsack({"run", talker, "-p", "hello", "-n", "5", "--json", "--logprobs", "2"}));
-  for (const char* key :
-       {"text", "token_ids", "prompt_tokens", "completion_tokens", "finish_reason", "load_ms", "ttft_ms",
-        "prefill_tokens_per_s", "decode_tokens_per_s", "peak_rss_mib", "seed", "model_hash", "version", "logprobs"})
+  for (const char* key : {"text", "token_ids", "prompt_tokens", "completion_tokens", "finish_reason", "load_ms",
+                          "ttft_ms", "prefill_tokens_per_s", "decode_tokens_per_s", "peak_rss_mib", "seed",
+                          "model_hash", "version", "logprobs", "drafted", "accepted"})
     EXPECT_TRUE(object.contains(key)) << key;
   EXPECT_EQ(object.at("completion_tokens").as_int64(), 5);
   EXPECT_EQ(object.at("token_ids").as_array().size(), 5U);
   EXPECT_EQ(object.at("finish_reason").as_string(), "length");
   EXPECT_EQ(object.at("logprobs").as_array().size(), 5U);
   EXPECT_EQ(object.at("logprobs").as_array()[0].as_object().at("top").as_array().size(), 2U);
+}
+
+TEST(Run, GuessesChangeNoText) {
+  const std::vector<std::string> words{"run", talker, "-p", "abc abc abc abc", "-n", "40", "--json", "--ignore-eos"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), words.begin(), words.end());
+    return object_of(knapsack(more));
+  };
+  const auto plain = with({"--speculate", "off"});
+  EXPECT_EQ(plain.at("drafted").as_int64(), 0);
+  const auto repeats = with({"--guesses", "5"});
+  EXPECT_EQ(repeats.at("token_ids"), plain.at("token_ids"));
+  const auto drafted = with({"--draft", talker, "--guesses", "4"});  // itself: always right, where repeats are not
+  EXPECT_EQ(drafted.at("token_ids"), plain.at("token_ids"));
+  EXPECT_GT(drafted.at("accepted").as_int64(), 0);
+  EXPECT_EQ(with({}).at("text"), plain.at("text"));
 }
 
 TEST(Run, StreamedTextIsTheJsonsText) {
@@ -112,22 +128,27 @@ TEST(Run, IdsNeedNoTokenizer) {
 }
 
 TEST(Run, UsageErrorsBeforeAnyWork) {
-  for (const auto& words : std::vector<std::vector<std::string>>{{"run", talker},
-                                                                 {"run", talker, "-p", "a", "-f", "b"},
-                                                                 {"run", talker, "-p", "a", "--temp", "-1"},
-                                                                 {"run", talker, "-p", "a", "--top-p", "1.5"},
-                                                                 {"run", talker, "-p", "a", "--logit-bias", "5"},
-                                                                 {"run", talker, "-p", "a", "--logit-bias", "5=nan"},
-                                                                 {"run", talker, "-p", "a", "--logit-bias", "99999=1"},
-                                                                 {"run", talker, "-p", "a", "--stop", ""},
-                                                                 {"run", talker, "-p", "a", "--mirostat", "1"},
-                                                                 {"run", talker, "-p", "a", "--greedy", "--temp", "1"},
-                                                                 {"run", talker, "-p", "a", "--kv", "f8"},
-                                                                 {"run", talker, "-p", "a", "--threads", "1025"},
-                                                                 {"run", talker, "-p", "a", "--system", "b"}})
+  for (const auto& words :
+       std::vector<std::vector<std::string>>{{"run", talker},
+                                             {"run", talker, "-p", "a", "-f", "b"},
+                                             {"run", talker, "-p", "a", "--temp", "-1"},
+                                             {"run", talker, "-p", "a", "--top-p", "1.5"},
+                                             {"run", talker, "-p", "a", "--logit-bias", "5"},
+                                             {"run", talker, "-p", "a", "--logit-bias", "5=nan"},
+                                             {"run", talker, "-p", "a", "--logit-bias", "99999=1"},
+                                             {"run", talker, "-p", "a", "--stop", ""},
+                                             {"run", talker, "-p", "a", "--mirostat", "1"},
+                                             {"run", talker, "-p", "a", "--greedy", "--temp", "1"},
+                                             {"run", talker, "-p", "a", "--kv", "f8"},
+                                             {"run", talker, "-p", "a", "--threads", "1025"},
+                                             {"run", talker, "-p", "a", "--speculate", "much"},
+                                             {"run", talker, "-p", "a", "--guesses", "0"},
+                                             {"run", talker, "-p", "a", "--speculate", "off", "--draft", talker},
+                                             {"run", talker, "-p", "a", "--system", "b"}})
     expect_error(knapsack(words), 2);
   expect_error(knapsack({"run", talker, "-p", "a", "-n", "1"}, "", {"KNAPSACK_ISA=sse9"}), 2);
   expect_error(knapsack({"run", "no/such/model", "-p", "a"}), 3);
+  expect_error(knapsack({"run", talker, "-p", "a", "--draft", "no/such/model"}), 3);
   expect_error(knapsack({"run", talker, "-f", "no/such/file"}), 3);
 }
 
