@@ -83,6 +83,7 @@ Result<int> dispatch(const std::vector<std::string>& words) {
 }  // namespace
 
 int cli_main(int argc, char** argv) {
+  expect_no_memory();
   prepare_standard_streams();
   Error failure;
   bool json = false;

@@ -3,8 +3,13 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
+#include <cstddef>
+#include <cstdlib>
+#include <exception>
 #include <mutex>
+#include <new>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -26,7 +31,9 @@ struct State {
   bool json = false;
 };
 State& state() {
-  static State* const made = new State;  // never destroyed: the signal thread outlives main
+  // Never destroyed: the signal thread outlives main. Not from the heap: it is asked when memory has run out, too.
+  alignas(State) static std::array<std::byte, sizeof(State)> place;
+  static State* const made = new (place.data()) State;
   return *made;
 }
 
@@ -51,6 +58,12 @@ void end_without_memory() {
     [[maybe_unused]] const ssize_t ignored = ::write(STDOUT_FILENO, json.data(), json.size());
   }
   ::_exit(static_cast<int>(Code::resource));
+}
+
+// Without an exception there was no memory to throw one with.
+[[noreturn]] void on_terminate() {
+  if (std::current_exception() == nullptr) end_without_memory();
+  std::abort();
 }
 
 // Carries the address of a lost page to the signal thread. (Not a constant: the C library keeps some for itself.)
@@ -85,6 +98,11 @@ void signal_arrived(int number) {
               {Code::interrupted, "interrupted"});
 }
 
+void expect_no_memory() {
+  std::set_terminate(on_terminate);
+  when_out_of_memory(end_without_memory);
+}
+
 void start_signal_thread(bool json) {
   state().json = json;
   sigset_t set;
@@ -107,7 +125,6 @@ void start_signal_thread(bool json) {
       }
     }
   }).detach();
-  when_out_of_memory(end_without_memory);
   struct sigaction action {};
   action.sa_sigaction = on_bus_error;
   action.sa_flags = SA_SIGINFO;

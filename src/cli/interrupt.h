@@ -10,6 +10,8 @@
 
 namespace knapsack {
 
+// First of all: from here on memory that runs out, even for an exception, is a message and exit code 5.
+void expect_no_memory();
 // Once, before any other thread starts. json: an ended process still prints its one object.
 void start_signal_thread(bool json);
 
