@@ -85,7 +85,7 @@ Result<void> Writer::begin_text() {
 
 void Writer::pick(std::span<const float> logits) {
   picked_ = sampler_.sample(logits, history_);
-  if (logprobs_ > 0 && picked_) picked_logprob_ = token_logprob(logits, *picked_, logprobs_);
+  picked_from_ = logits;
 }
 
 Result<void> Writer::take() {
@@ -99,7 +99,7 @@ Result<void> Writer::take() {
     end(Finish::stop);
     return {};
   }
-  if (logprobs_ > 0) result_.logprobs.push_back(std::move(picked_logprob_));
+  if (logprobs_ > 0) result_.logprobs.push_back(token_logprob(picked_from_, id, logprobs_));
   result_.ids.push_back(id);
   history_.push_back(id);
   if (push_text(id)) {

@@ -28,8 +28,9 @@ class Writer {
   // How many more tokens may be written.
   [[nodiscard]] std::int64_t left() const { return most_ - static_cast<std::int64_t>(result_.ids.size()); }
 
-  // logits: of the place behind history's last token. pick() chooses the next token and may run beside the pick() of
-  // other writers; take() then appends it, or ends the text. Neither allocates after the first token, but for logprobs.
+  // logits: of the place behind history's last token, valid until take() is done. pick() chooses the next token, and
+  // may run beside the pick() of other writers; take() then appends it, or ends the text. pick() allocates nothing;
+  // take() only with the first token, and for logprobs.
   void pick(std::span<const float> logits);
   Result<void> take();
 
@@ -56,7 +57,7 @@ class Writer {
   std::optional<StreamDecoder> decoder_;  // made with the first token, so that prefill does not wait for the tokenizer
   std::string fresh_;                     // text of one token
   Result<std::int32_t> picked_ = 0;
-  TokenLogprob picked_logprob_;
+  std::span<const float> picked_from_;
   bool ended_ = false;
   Completion result_;
   Stopwatch since_call_, since_first_;

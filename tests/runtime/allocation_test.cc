@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "runtime/batch.h"
 #include "runtime/tiny_model.h"
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -59,6 +60,23 @@ TEST(Allocations, NoneATokenWithAnySampler) {
       EXPECT_EQ(least(10), least(300));
     }
   }
+}
+
+TEST(Allocations, NoneAStepOfSeveralTexts) {
+  auto bundle = make_bundle(testing::tiny_imported(false), {.chunk = 16});
+  ASSERT_TRUE(bundle);
+  auto batch = Batch::create(*bundle, {.slots = 4, .ctx = 400, .threads = 2});
+  ASSERT_TRUE(batch);
+  for (std::int32_t i = 0; i < 4; ++i)
+    ASSERT_TRUE((*batch)->join(std::vector<std::int32_t>{3, 4, 5 + i},
+                               {.max_tokens = 300, .sampler = {.temperature = 1, .top_p = 0.9F}}, {}));
+  const auto steps = [&](int count) {
+    const long before = allocations.load();
+    for (int i = 0; i < count; ++i) EXPECT_TRUE((*batch)->step());
+    return allocations.load() - before;
+  };
+  steps(50);  // prompts and first tokens; reading the weights ahead may allocate beside them
+  EXPECT_EQ(std::min({steps(40), steps(40), steps(40)}), 0);
 }
 
 }  // namespace
