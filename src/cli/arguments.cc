@@ -155,6 +155,29 @@ Argument& Arguments::positional(std::string value, std::vector<std::string>& tar
   return texts("", std::move(value), target, std::move(help));
 }
 
+Argument& Arguments::integers(std::string_view names, std::vector<std::int64_t>& target, std::int64_t low,
+                              std::int64_t high, std::string help) {
+  Argument& argument = add(names, "LIST", std::move(help));
+  argument.fallback = fmt::format("{}", fmt::join(target, ","));
+  argument.store = [&target, low, high](const std::string& text) -> Result<void> {
+    target.clear();
+    for (std::size_t at = 0; at <= text.size();) {
+      const std::size_t end = std::min(text.find(',', at), text.size());
+      TRY(const std::int64_t number, to_integer(std::string_view(text).substr(at, end - at), low, high));
+      if (std::find(target.begin(), target.end(), number) == target.end()) target.push_back(number);
+      at = end + 1;
+    }
+    return {};
+  };
+  return argument;
+}
+
+bool Arguments::declared(std::string_view name) const {
+  return std::any_of(arguments_.begin(), arguments_.end(), [&](const Argument& argument) {
+    return std::find(argument.names.begin(), argument.names.end(), name) != argument.names.end();
+  });
+}
+
 bool Arguments::given(std::string_view name) const {
   for (const auto& argument : arguments_)
     if (std::find(argument.names.begin(), argument.names.end(), name) != argument.names.end()) return argument.given;

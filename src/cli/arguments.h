@@ -75,6 +75,9 @@ class Arguments {
     return scalar(names, "N", target, std::move(help),
                   [low, high](const std::string& text) { return to_integer(text, low, high); });
   }
+  // "1,2,8": whole numbers separated by commas, each taken once. The target's present numbers are the default.
+  Argument& integers(std::string_view names, std::vector<std::int64_t>& target, std::int64_t low, std::int64_t high,
+                     std::string help);
   template <class T>
   Argument& number(std::string_view names, T& target, double low, double high, std::string help) {
     return scalar(names, "X", target, std::move(help),
@@ -88,6 +91,7 @@ class Arguments {
   [[nodiscard]] std::span<const Example> examples() const { return examples_; }
   [[nodiscard]] std::span<const Argument> all() const { return arguments_; }
   [[nodiscard]] std::span<Argument> all() { return arguments_; }
+  [[nodiscard]] bool declared(std::string_view name) const;
   [[nodiscard]] bool given(std::string_view name) const;
 
  private:

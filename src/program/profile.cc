@@ -103,7 +103,8 @@ void Profile::add(std::size_t index, Op op, const OpCall& call, double ms) {
   entry.ms += ms;
   entry.work.bytes += work.bytes;
   entry.work.operations += work.operations;
-  entry.packed = std::any_of(call.in.begin(), call.in.end(), [](const Operand& in) { return in.packed != nullptr; });
+  entry.packed = op_info(op).cls == OpClass::matrix &&  // an embedding is looked up in the weight as it is stored
+                 std::any_of(call.in.begin(), call.in.end(), [](const Operand& in) { return in.packed != nullptr; });
 }
 
 }  // namespace knapsack

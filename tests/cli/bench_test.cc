@@ -1,6 +1,8 @@
 // `devices` and `bench` end to end: the fields are there and positive. Never how fast anything is.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "base/json.h"
 #include "support/support.h"
 
@@ -64,6 +66,126 @@ TEST(Devices, UsageErrors) {
     EXPECT_EQ(result.exit_code, 2) << result.out << result.err;
     EXPECT_EQ(result.out, "");
   }
+}
+
+const std::string model = testing::data_path("golden/qwen2-tied-gqa").string();
+
+// A short run of everything.
+testing::CommandResult bench(std::vector<std::string> words) {
+  const std::vector<std::string> brief{"bench", model, "-r", "2", "--peak-seconds", "0.001", "-q"};
+  words.insert(words.begin(), brief.begin(), brief.end());
+  return knapsack(std::move(words));
+}
+
+struct Case {
+  std::string kind;
+  std::int64_t prompt, gen, depth, threads;
+  bool operator==(const Case&) const = default;
+};
+
+std::vector<Case> cases_of(const json::object& object) {
+  std::vector<Case> cases;
+  for (const auto& entry : object.at("results").as_array()) {
+    const auto& result = entry.as_object();
+    EXPECT_EQ(result.size(), 6U);
+    cases.push_back({.kind = std::string(result.at("kind").as_string()),
+                     .prompt = result.at("prompt").as_int64(),
+                     .gen = result.at("gen").as_int64(),
+                     .depth = result.at("depth").as_int64(),
+                     .threads = result.at("threads").as_int64()});
+    const auto& rate = result.at("tokens_per_s").as_object();
+    EXPECT_EQ(rate.size(), 4U);
+    const auto number = [&](const char* key) { return rate.at(key).to_number<double>(); };
+    EXPECT_GT(number("min"), 0);
+    EXPECT_LE(number("min"), number("median"));
+    EXPECT_LE(number("median"), number("max"));
+    EXPECT_EQ(rate.at("samples").as_array().size(), 2U);
+  }
+  return cases;
+}
+
+TEST(Bench, JsonHasEveryCase) {
+  const auto object = object_of(bench({"-p", "40", "-n", "3", "-d", "0,20", "-t", "1,2", "--json"}));
+  std::vector<Case> wanted;
+  for (const int threads : {1, 2})
+    for (const int depth : {0, 20}) {
+      wanted.push_back({"prefill", 40, 0, depth, threads});
+      wanted.push_back({"decode", 0, 3, depth, threads});
+    }
+  EXPECT_EQ(cases_of(object), wanted);
+  expect_machine(object.at("machine").as_object());
+  EXPECT_EQ(object.at("machine").at("read_bandwidth").as_array().size(), 2U);
+  for (const char* key : {"limits", "model", "model_hash", "batch", "kv", "isa", "exact", "version"})
+    EXPECT_TRUE(object.contains(key)) << key;
+}
+
+TEST(Bench, KernelsShareTheTime) {
+  const auto object = object_of(bench({"-p", "40", "-n", "3", "--json"}));
+  std::map<std::string, double> shares;
+  for (const auto& kernel : object.at("kernels").as_array()) {
+    shares[std::string(kernel.at("kind").as_string())] += kernel.at("share").to_number<double>();
+    EXPECT_FALSE(kernel.at("kernel").as_string().empty());
+    for (const char* key : {"depth", "threads", "ms", "gb_per_s", "gop_per_s", "peak", "share_of_peak"})
+      EXPECT_TRUE(kernel.as_object().contains(key)) << key;
+  }
+  ASSERT_EQ(shares.size(), 2U);
+  for (const auto& [kind, share] : shares) EXPECT_NEAR(share, 1, 0.01) << kind;
+}
+
+TEST(Bench, EitherHalfMayBeLeftOut) {
+  for (const auto& kind : {"prefill", "decode"}) {
+    const bool prefill = std::string_view(kind) == "prefill";
+    const auto cases = cases_of(object_of(bench({"-p", prefill ? "9" : "0", "-n", prefill ? "0" : "2", "--json"})));
+    ASSERT_EQ(cases.size(), 1U) << kind;
+    EXPECT_EQ(cases[0].kind, kind);
+  }
+}
+
+TEST(Bench, OptionsAreTaken) {
+  const auto object =
+      object_of(bench({"-p", "0", "-n", "2", "-b", "20", "--kv", "f32", "--isa", "scalar", "--exact", "--json"}));
+  EXPECT_EQ(object.at("batch").as_int64(), 20);
+  EXPECT_EQ(object.at("kv").as_string(), "f32");
+  EXPECT_EQ(object.at("isa").as_string(), "scalar");
+  EXPECT_EQ(object.at("exact").as_bool(), true);
+}
+
+TEST(Bench, TextNamesCasesKernelsAndPeaks) {
+  const auto result = bench({"-p", "4", "-n", "2"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const char* part : {"tokens/s", "prefill 4", "decode 2", "linear", "attention", "sampling", "peaks measured"})
+    EXPECT_NE(result.out.find(part), std::string::npos) << part << result.out;
+}
+
+TEST(Bench, UsageErrors) {
+  for (const auto& words : std::vector<std::vector<std::string>>{{"-p", "0", "-n", "0"},
+                                                                 {"-p", "-1"},
+                                                                 {"-d", ""},
+                                                                 {"-d", "1,"},
+                                                                 {"-d", "1,x"},
+                                                                 {"-t", "0"},
+                                                                 {"-t", "1,,2"},
+                                                                 {"-r", "0"},
+                                                                 {"-b", "0"},
+                                                                 {"--kv", "f8"},
+                                                                 {"--isa", "none"},
+                                                                 {"more"}}) {
+    const auto result = bench(words);
+    EXPECT_EQ(result.exit_code, 2) << words[0] << result.out << result.err;
+    EXPECT_EQ(result.out, "") << words[0];
+  }
+  EXPECT_EQ(knapsack({"bench"}).exit_code, 2);
+  EXPECT_EQ(knapsack({"bench", model + "/none"}).exit_code, 3);
+}
+
+TEST(Bench, WhatDoesNotFit) {
+  const auto result = bench({"-d", "16000000", "-b", "128"});
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  EXPECT_NE(result.err.find("-d"), std::string::npos) << result.err;
+  const auto beyond =
+      knapsack({"bench", model, "-d", "300", "-p", "4", "-n", "0", "-r", "1", "--peak-seconds", "0.001"});
+  EXPECT_EQ(beyond.exit_code, 0) << beyond.err;
+  EXPECT_NE(beyond.err.find("trained for"), std::string::npos) << beyond.err;
 }
 
 }  // namespace

@@ -22,12 +22,14 @@ std::span<const CommandEntry> all_commands() {
 Prepared::Prepared(const CommandEntry& entry) : command(entry.make()) {
   command->describe(arguments);
   constexpr int most_threads = 1024;
+  const bool own_threads = arguments.declared("--threads");
   arguments.group("Common");
   arguments.flag("--json", context.json, "print one JSON object on standard output, an error too; logs stay on stderr");
-  arguments
-      .integer("-t,--threads", context.threads, 1, most_threads,
-               "worker threads (default: the cores this process may use)")
-      .fallback.clear();
+  if (!own_threads)
+    arguments
+        .integer("-t,--threads", context.threads, 1, most_threads,
+                 "worker threads (default: the cores this process may use)")
+        .fallback.clear();
   arguments.flag("-q,--quiet", context.quiet, "errors only: no warnings, progress or figures on stderr");
   arguments.flag("-v,--verbose", context.verbose, "say on stderr what is being done");
   arguments.flag("-h,--help", context.help, "show this help");

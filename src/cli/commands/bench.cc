@@ -1,0 +1,243 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "cli/build_info.h"
+#include "cli/commands/command.h"
+#include "cli/interrupt.h"
+#include "cli/model.h"
+#include "device/peaks.h"
+#include "evaluate/speed.h"
+#include "report/progress.h"
+#include "report/table.h"
+#include "report/terminal.h"
+
+namespace knapsack {
+namespace {
+
+// What a kernel is held against: memory, products, or the cache that activations lie in.
+struct Limit {
+  const char* name = "";  // empty: nothing that was measured
+  double share = 0;       // of that peak
+};
+
+double cache_peak(const Peaks& peaks, int threads) {
+  for (const CachePeak& peak : peaks.caches)
+    if (peak.cache.level == 2) return peak.gb_per_s * threads;
+  return 0;
+}
+
+Limit limit_of(const KernelTime& kernel, int threads, const Peaks& peaks) {
+  constexpr double giga = 1e9;
+  const auto share = [&](double amount, double peak) { return peak > 0 ? amount / giga / peak : 0; };
+  const Limit cache{"cache", share(kernel.bytes, cache_peak(peaks, threads))};
+  if (!kernel.weights) return cache.share > 0 ? cache : Limit{};
+  const double integers = kernel.bits > 0 ? peaks.int8(threads, kernel.bits) : 0;
+  const Limit memory{"memory", share(kernel.bytes, peaks.read(threads))};
+  const Limit products{integers > 0 ? "int8" : "fp32",
+                       share(kernel.products, integers > 0 ? integers : peaks.fp32(threads))};
+  return products.share > memory.share ? products : memory;
+}
+
+// Of the time that a pass takes, how much it would take at least, each kernel at its peak.
+double share_of_limit(const Speed& speed, const Peaks& peaks) {
+  double share = 0;
+  for (const KernelTime& kernel : speed.kernels)
+    if (kernel.weights) share += kernel.share * limit_of(kernel, speed.threads, peaks).share;
+  return share;
+}
+
+const char* kind_of(const Speed& speed) { return speed.prefill ? "prefill" : "decode"; }
+
+class BenchCommand final : public Command {
+ public:
+  void describe(Arguments& arguments) override {
+    arguments.about(
+        "prefill: -p tokens are read, decode: -n tokens are written, each after -d tokens that the KV cache holds "
+        "already. "
+        "Every case is measured once in each of -r rounds. One more pass of each case is timed kernel by kernel and "
+        "set beside what this machine can do at most (`knapsack devices measure`), which is measured before and "
+        "after.\n"
+        "The token ids mean nothing; the likeliest next token is chosen in each step, as when text is written.");
+    model_argument(arguments, model_);
+    arguments.integer("-p,--prompt", options_.prompt, 0, most_tokens, "tokens read; 0: no prefill");
+    arguments.integer("-n,--gen", options_.gen, 0, most_tokens, "tokens written; 0: no decode");
+    arguments.integers("-d,--depth", options_.depths, 0, most_tokens, "tokens held before, separated by commas");
+    arguments.integers("-t,--threads", threads_, 1, most_threads,
+                       "numbers of threads, separated by commas (default: the cores this process may use)");
+    arguments.integer("-r,--repeats", options_.repeats, 1, 1000, "rounds");
+    arguments.integer("-b,--batch", options_.batch, 1, 128, "sequences decoded together; tokens/s is of all of them");
+    arguments.choice("--kv", kv_, {"f16", "f32"}, "how the KV cache is stored");
+    arguments.text("--isa", "NAME", isa_, "instruction set (default: KNAPSACK_ISA, else the fastest)");
+    arguments.flag("--exact", options_.exact, "products of floats, not of weights' integers by rounded activations");
+    arguments.number("--peak-seconds", peak_seconds_, 0.001, 60, "how long to measure each peak of the machine");
+    arguments.example("knapsack bench model.gguf", "512 tokens read, 128 written, five times");
+    arguments.example("knapsack bench model.gguf -d 0,2048 -t 1,2", "at two depths, on one thread and on two");
+    arguments.example("knapsack bench model.gguf -p 0 -b 8 --json", "eight sequences decoded together, for a script");
+  }
+
+  Result<int> run(Context& context) override {
+    if (options_.prompt == 0 && options_.gen == 0)
+      return usage_error("-p 0 and -n 0 leave nothing to measure; give one of them a number");
+    options_.kv = kv_ == "f32" ? DType::F32 : DType::F16;
+    if (isa_) {
+      TRY(options_.isa, isa_of(*isa_));
+    }
+    TRY(const Isa isa, choose_isa(options_.isa));
+    if (threads_.empty()) threads_.push_back(available_cores());
+    options_.threads.assign(threads_.begin(), threads_.end());
+    OpenOptions open{.ctx = options_.ctx()};
+    open.max_selected = options_.batch;
+    TRY(const auto bundle, open_model(context, model_, open));
+    if (bundle->trained_ctx > 0 && options_.ctx() > bundle->trained_ctx)
+      warn(
+          "{}: depth and tokens make {}, more than the {} it was trained for; the speed is right, its text would be "
+          "worse",
+          bundle->name, options_.ctx(), bundle->trained_ctx);
+
+    const Host host = read_host();
+    Interruptible interruptible;
+    Progress progress("measuring", "permille", context.quiet);
+    const auto part = [&](double from, double to) {
+      return [&progress, from, to](double done) {
+        progress.update(static_cast<std::uint64_t>((from + (to - from) * done) * 1000), 1000);
+      };
+    };
+    constexpr double before = 0.05;  // of the bar
+    constexpr double after = 0.95;
+    MeasureOptions measure{.threads = options_.threads, .ms = peak_seconds_ * 1000, .progress = part(0, before)};
+    measure.stop = interruptible.token();
+    TRY(Peaks peaks, measure_peaks(host, measure));
+    options_.progress = part(before, after);
+    TRY(const auto speeds, measure_speed(*bundle, options_, interruptible.token()));
+    measure.progress = part(after, 1);
+    TRY(const Peaks again, measure_peaks(host, measure));
+    peaks.merge(again);
+    progress.finish();
+    if (!context.json) return print_result(context, text_of(*bundle, isa, host, peaks, speeds), {});
+    return print_result(context, "", json_of(*bundle, isa, host, peaks, speeds));
+  }
+
+ private:
+  static constexpr std::int64_t most_tokens = 1 << 24;
+  static constexpr std::int64_t most_threads = 1024;
+
+  static Result<Isa> isa_of(const std::string& name) {
+    if (const auto isa = isa_from_name(name)) return *isa;
+    std::vector<std::string_view> names;
+    for (const Isa isa : supported_isas()) names.push_back(isa_name(isa));
+    return usage_error("--isa: expected one of {}, found {}", fmt::join(names, ", "), in_quotes(name));
+  }
+
+  [[nodiscard]] std::string text_of(const Bundle& bundle, Isa isa, const Host& host, const Peaks& peaks,
+                                    const std::vector<Speed>& speeds) const {
+    using Align = Table::Align;
+    std::string text = fmt::format("{} on {}, {}, KV {}{}{}\n\n", one_line(bundle.name), one_line(host.cpu),
+                                   isa_name(isa), kv_, options_.exact ? ", products of floats" : "",
+                                   options_.batch > 1 ? fmt::format(", {} sequences together", options_.batch) : "");
+    Table results({{"case"},
+                   {"depth", Align::right},
+                   {"threads", Align::right},
+                   {"tokens/s", Align::right},
+                   {"least", Align::right},
+                   {"most", Align::right},
+                   {"of the limit", Align::right}});
+    for (const Speed& speed : speeds) {
+      const auto [least, most] = std::minmax_element(speed.tokens_per_s.begin(), speed.tokens_per_s.end());
+      results.row({fmt::format("{} {}", kind_of(speed), speed.prefill ? speed.prompt : speed.gen),
+                   std::to_string(speed.depth), std::to_string(speed.threads),
+                   fmt::format("{:.1f}", median(speed.tokens_per_s)), fmt::format("{:.1f}", *least),
+                   fmt::format("{:.1f}", *most), fmt::format("{:.0f} %", 100 * share_of_limit(speed, peaks))});
+    }
+    text += results.text();
+    for (const Speed& speed : speeds) {
+      text += fmt::format("\n{} {}, depth {}, {} thread{}\n", kind_of(speed), speed.prefill ? speed.prompt : speed.gen,
+                          speed.depth, speed.threads, speed.threads == 1 ? "" : "s");
+      Table kernels({{"kernel"},
+                     {"time", Align::right},
+                     {"GB/s", Align::right},
+                     {"GOP/s", Align::right},
+                     {"of the peak", Align::right},
+                     {"of"}});
+      for (const KernelTime& kernel : speed.kernels) {
+        constexpr double worth_a_line = 0.001;
+        if (kernel.share < worth_a_line) continue;
+        const Limit limit = limit_of(kernel, speed.threads, peaks);
+        const auto number = [](double value) { return value > 0 ? fmt::format("{:.1f}", value / 1e9) : ""; };
+        kernels.row({kernel.name, fmt::format("{:.1f} %", 100 * kernel.share), number(kernel.bytes),
+                     number(kernel.products), limit.share > 0 ? fmt::format("{:.0f} %", 100 * limit.share) : "",
+                     limit.name});
+      }
+      text += kernels.text("  ");
+    }
+    text += "\npeaks measured in this run:";
+    for (const int threads : options_.threads)
+      text += fmt::format("  {} thread{}: read {:.1f} GB/s, fp32 {:.0f}, int8 {:.0f} to {:.0f} GOP/s", threads,
+                          threads == 1 ? "" : "s", peaks.read(threads), peaks.fp32(threads), peaks.int8(threads, 8),
+                          peaks.int8(threads, 1));
+    return text + "\n";
+  }
+
+  [[nodiscard]] json::object json_of(const Bundle& bundle, Isa isa, const Host& host, const Peaks& peaks,
+                                     const std::vector<Speed>& speeds) const {
+    json::array results;
+    json::array kernels;
+    for (const Speed& speed : speeds) {
+      const auto [least, most] = std::minmax_element(speed.tokens_per_s.begin(), speed.tokens_per_s.end());
+      json::object entry{{"kind", kind_of(speed)}, {"prompt", speed.prompt}, {"gen", speed.gen}};
+      entry["depth"] = speed.depth;
+      entry["threads"] = speed.threads;
+      entry["tokens_per_s"] = json::object{{"median", median(speed.tokens_per_s)},
+                                           {"min", *least},
+                                           {"max", *most},
+                                           {"samples", json::value_from(speed.tokens_per_s)}};
+      results.push_back(std::move(entry));
+      for (const KernelTime& kernel : speed.kernels) kernels.push_back(json_of(speed, kernel, peaks));
+    }
+    json::object object{{"results", std::move(results)}, {"machine", machine_json(host, peaks)}};
+    object["kernels"] = std::move(kernels);
+    json::array limits;
+    for (const Speed& speed : speeds)
+      limits.push_back(json::object{{"kind", kind_of(speed)},
+                                    {"depth", speed.depth},
+                                    {"threads", speed.threads},
+                                    {"share_of_limit", share_of_limit(speed, peaks)}});
+    object["limits"] = std::move(limits);
+    object["model"] = bundle.name;
+    object["model_hash"] = bundle.model_hash;
+    object["batch"] = options_.batch;
+    object["kv"] = kv_;
+    object["isa"] = isa_name(isa);
+    object["exact"] = options_.exact;
+    object["version"] = KNAPSACK_VERSION;
+    return object;
+  }
+
+  static json::object json_of(const Speed& speed, const KernelTime& kernel, const Peaks& peaks) {
+    const Limit limit = limit_of(kernel, speed.threads, peaks);
+    json::object object{{"kind", kind_of(speed)}, {"depth", speed.depth}, {"threads", speed.threads}};
+    object["kernel"] = kernel.name;
+    object["ms"] = kernel.ms;
+    object["share"] = kernel.share;
+    object["gb_per_s"] = kernel.bytes / 1e9;
+    object["gop_per_s"] = kernel.products / 1e9;
+    const bool limited = limit.share > 0;
+    object["peak"] = limited ? json::value(limit.name) : json::value(nullptr);
+    object["share_of_peak"] = limited ? json::value(limit.share) : json::value(nullptr);
+    return object;
+  }
+
+  std::string model_, kv_ = "f16";
+  std::optional<std::string> isa_;
+  std::vector<std::int64_t> threads_;
+  SpeedOptions options_;
+  double peak_seconds_ = 0.1;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_bench_command() { return std::make_unique<BenchCommand>(); }
+
+}  // namespace knapsack
