@@ -19,8 +19,8 @@ constexpr std::int64_t kv_heads = 3;
 constexpr std::int64_t head_dim = 64;
 
 void attention(benchmark::State& state, std::int64_t rows, std::int64_t context) {
-  const testing::State k(DType::F16, kv_heads * head_dim, 1, context / 64 + 1);
-  const testing::State v(DType::F16, kv_heads * head_dim, 1, context / 64 + 1);
+  const testing::State k(DType::F16, kv_heads * head_dim, 1, context / 64 + 1, kv_heads);
+  const testing::State v(DType::F16, kv_heads * head_dim, 1, context / 64 + 1, kv_heads);
   const auto q = testing::random_floats(rows * heads * head_dim, 1);
   std::vector<std::int32_t> positions(static_cast<std::size_t>(rows));
   std::iota(positions.begin(), positions.end(), static_cast<std::int32_t>(context - rows));

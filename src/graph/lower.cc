@@ -77,7 +77,7 @@ Result<std::shared_ptr<const Program>> lower(const Graph& graph, const LowerOpti
     } else if (v.kind == ValueKind::state) {
       slot.kind = SlotKind::state;
       slot.index = v.state;
-      program->states.push_back({v.name, v.cols});
+      program->states.push_back({.name = v.name, .cols = v.cols});
       state_slot.push_back(number);
     } else if (v.kind == ValueKind::input) {
       program->ids = number;
@@ -89,6 +89,11 @@ Result<std::shared_ptr<const Program>> lower(const Graph& graph, const LowerOpti
     if (slot_of[id] < 0) slot_of[id] = state_slot[static_cast<std::size_t>(graph.values()[id].state)];
 
   for (const Node& node : graph.list()) {
+    if (node.op == Op::attention) {
+      const std::int64_t heads = node.attrs.i(Attr::kv_heads);
+      for (const std::size_t i : {1U, 2U})
+        program->states[static_cast<std::size_t>(graph.value(node.inputs[i]).state)].heads = heads;
+    }
     ProgramOp op{.op = node.op, .name = node.name, .attrs = node.attrs};
     for (const ValueId id : node.inputs) op.in.push_back(slot_of[static_cast<std::size_t>(id)]);
     for (const ValueId id : node.outputs) op.out.push_back(slot_of[static_cast<std::size_t>(id)]);

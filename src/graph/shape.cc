@@ -177,6 +177,9 @@ std::vector<Value> attention_shape(Inspector& in, const Value& q, const Value& k
   in.equal("columns of q", q.cols, heads * head_dim);
   in.require(kv_heads * head_dim <= k.cols, "reads past the end of the k state (kv_heads * head_dim)");
   in.require((kv_heads - 1) * v_stride + v_dim <= v.cols, "reads past the end of the v state");
+  // Several heads share a state evenly, as it is laid out by heads.
+  if (kv_heads > 1) in.equal("columns of the k state", k.cols, kv_heads * head_dim);
+  if (kv_heads > 1) in.equal("columns of the v state", v.cols, kv_heads * v_stride);
   return {activation_of(q.rows, heads * v_dim)};
 }
 

@@ -26,6 +26,7 @@ void KvCache::Unmap::operator()(std::byte* p) const { munmap(p, bytes); }
 
 Result<KvCache> KvCache::create(std::span<const StateInfo> states, std::int64_t slots, std::int64_t ctx, DType dtype) {
   CHECK(slots > 0 && ctx > 0 && (dtype == DType::F16 || dtype == DType::F32));
+  for (const StateInfo& state : states) CHECK(state.heads > 0 && state.cols % state.heads == 0);
   KvCache cache;
   cache.ctx_ = ctx;
   cache.slots_ = slots;
@@ -44,6 +45,7 @@ Result<KvCache> KvCache::create(std::span<const StateInfo> states, std::int64_t 
 
   void* memory = mmap(nullptr, cache.bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return too_large(wanted_mib, slots, ctx, dtype);
+  if (cache.bytes_ >= 2 * mib) madvise(memory, cache.bytes_, MADV_HUGEPAGE);
   cache.memory_ = {static_cast<std::byte*>(memory), Unmap{cache.bytes_}};
 
   std::byte* next = cache.memory_.get();
@@ -61,6 +63,7 @@ Result<KvCache> KvCache::create(std::span<const StateInfo> states, std::int64_t 
                             .pages_per_slot = pages_per_slot,
                             .page_tokens = page_tokens,
                             .cols = states[i].cols,
+                            .head_cols = states[i].cols / states[i].heads,
                             .dtype = dtype});
   return cache;
 }

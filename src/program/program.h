@@ -39,6 +39,7 @@ struct ProgramOp {
 struct StateInfo {
   std::string name;  // "layers.3.kv.k"
   std::int64_t cols = 0;
+  std::int64_t heads = 1;  // kv heads that share the columns evenly
 };
 
 struct Program {

@@ -26,7 +26,7 @@ struct SessionOptions {
   std::int64_t ctx = 0;  // 0: min(trained, 4096). Beyond the trained length: allowed, with a warning
   DType kv = DType::F16;
   int threads = 0;             // 0: available_cores()
-  bool exact = true;           // float products; false: integer ones where formats allow (kernels/packed.h)
+  bool exact = false;          // float products; false: integer ones where formats allow (kernels/packed.h)
   std::optional<Isa> isa{};    // absent: KNAPSACK_ISA, else the fastest
   bool load_tokenizer = true;  // false: only when tokenizer() or text first asks for it
   bool lookup = false;         // guess tokens from what the text holds already (speculation.h); the text stays the same

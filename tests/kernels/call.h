@@ -23,15 +23,19 @@ inline Weight vector_weight(const std::vector<float>& values) {
 // KV rows in pages that lie apart from each other, as a cache has them.
 class State {
  public:
-  State(DType dtype, std::int64_t cols, std::int64_t slots, std::int64_t pages_per_slot,
+  State(DType dtype, std::int64_t cols, std::int64_t slots, std::int64_t pages_per_slot, std::int64_t heads = 1,
         std::int64_t page_tokens = 64) {
     const auto bytes = static_cast<std::size_t>(page_tokens * row_bytes(dtype, cols));
     for (std::int64_t i = 0; i < slots * pages_per_slot; ++i) {
       memory_.push_back(std::vector<std::byte>(bytes));
       pages_.push_back(memory_.back().data());
     }
-    view_ = {
-        .pages = pages_, .pages_per_slot = pages_per_slot, .page_tokens = page_tokens, .cols = cols, .dtype = dtype};
+    view_ = {.pages = pages_,
+             .pages_per_slot = pages_per_slot,
+             .page_tokens = page_tokens,
+             .cols = cols,
+             .head_cols = cols / heads,
+             .dtype = dtype};
   }
   [[nodiscard]] const StateView& view() const { return view_; }
   bool operator==(const State& other) const { return memory_ == other.memory_; }

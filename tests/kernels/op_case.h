@@ -63,34 +63,36 @@ class CaseStates {
 
   explicit CaseStates(const OpCase& c) : pages_(c.states.size()), views_(c.states.size()) {
     const std::int64_t count = (c.ctx + page_tokens - 1) / page_tokens;
+    const std::int64_t heads = c.attrs.i(Attr::kv_heads, 1);
     for (std::size_t s = 0; s < c.states.size(); ++s) {
       const std::int64_t row = row_bytes(c.kv, c.states[s]);
       bytes_.emplace_back(static_cast<std::size_t>(count * page_tokens * row));
       for (std::int64_t p = 0; p < count; ++p)  // in reverse: nothing may rely on pages being side by side
         pages_[s].push_back(bytes_.back().data() + (count - 1 - p) * page_tokens * row);
-      views_[s] = {
-          .pages = pages_[s], .pages_per_slot = count, .page_tokens = page_tokens, .cols = c.states[s], .dtype = c.kv};
+      views_[s] = {.pages = pages_[s],
+                   .pages_per_slot = count,
+                   .page_tokens = page_tokens,
+                   .cols = c.states[s],
+                   .head_cols = c.states[s] / heads,
+                   .dtype = c.kv};
       for (std::size_t i = 0; s < c.history.size() && i < c.history[s].size(); ++i)
         put(s, static_cast<std::int64_t>(i), c.history[s][i]);
     }
   }
   [[nodiscard]] const StateView* view(int s) const { return &views_[static_cast<std::size_t>(s)]; }
   [[nodiscard]] float get(std::size_t s, std::int64_t index) const {
-    const std::byte* row = views_[s].row(0, index / views_[s].cols);
-    const std::int64_t col = index % views_[s].cols;
-    return views_[s].dtype == DType::F32 ? load_unaligned<float>(row + col * 4)
-                                         : half_to_float(load_unaligned<std::uint16_t>(row + col * 2));
+    const std::byte* at = views_[s].at(0, index / views_[s].cols, index % views_[s].cols);
+    return views_[s].dtype == DType::F32 ? load_unaligned<float>(at) : half_to_float(load_unaligned<std::uint16_t>(at));
   }
 
  private:
   void put(std::size_t s, std::int64_t index, float value) {
-    std::byte* row = views_[s].row(0, index / views_[s].cols);
-    const std::int64_t col = index % views_[s].cols;
+    std::byte* at = views_[s].at(0, index / views_[s].cols, index % views_[s].cols);
     const std::uint16_t half = float_to_half(value);
     if (views_[s].dtype == DType::F32)
-      std::memcpy(row + col * 4, &value, 4);
+      std::memcpy(at, &value, 4);
     else
-      std::memcpy(row + col * 2, &half, 2);
+      std::memcpy(at, &half, 2);
   }
 
   std::vector<std::vector<std::byte>> bytes_;

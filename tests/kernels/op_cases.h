@@ -66,8 +66,9 @@ inline OpCase attention_case(std::string name, std::int64_t heads, std::int64_t 
   c.attrs.set(Attr::heads, heads).set(Attr::kv_heads, kv_heads).set(Attr::head_dim, head_dim);
   c.in = {activation(rows, heads * head_dim, 1), state(0), state(1)};
   c.out_cols = {heads * c.attrs.i(Attr::v_dim, head_dim)};
-  c.states = {cols, cols};
-  c.history = {random_floats(ctx * cols, 2), random_floats(ctx * cols, 3)};
+  const std::int64_t v_cols = kv_heads * c.attrs.i(Attr::v_stride, head_dim);
+  c.states = {cols, v_cols};
+  c.history = {random_floats(ctx * cols, 2), random_floats(ctx * v_cols, 3)};
   for (std::int64_t i = 0; i < rows; ++i) c.positions.push_back(static_cast<std::int32_t>(before + i));
   return c;
 }

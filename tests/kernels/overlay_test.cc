@@ -148,8 +148,8 @@ TEST(Overlay, KvWriteStoresTheSameBytes) {
     auto x = random_floats(4 * 19, 8);
     x[0] = 1e-7F;
     x[1] = 1e6F;
-    const testing::State scalar(dtype, 24, 2, 2);
-    const testing::State fast(dtype, 24, 2, 2);
+    const testing::State scalar(dtype, 24, 2, 2, 3);
+    const testing::State fast(dtype, 24, 2, 2, 3);
     const std::vector<std::int32_t> positions = {63, 64, 5, 127};
     const std::vector<std::int32_t> slots = {0, 0, 1, 1};
     Attrs attrs;
@@ -182,7 +182,7 @@ const std::vector<AttentionCase> attention_cases = {
 struct Cache {
   testing::State k, v;
   explicit Cache(const AttentionCase& c)
-      : k(c.dtype, c.kv_heads * c.head_dim, 2, 4), v(c.dtype, c.kv_heads * c.v_stride, 2, 4) {
+      : k(c.dtype, c.kv_heads * c.head_dim, 2, 4, c.kv_heads), v(c.dtype, c.kv_heads * c.v_stride, 2, 4, c.kv_heads) {
     ThreadPool pool(1);
     std::vector<std::int32_t> positions;
     std::vector<std::int32_t> slots;
@@ -277,7 +277,8 @@ TEST(Overlay, AttentionIgnoresWhatItDoesNotSee) {
   for (std::int64_t p = 0; p < 256; ++p)
     if (p > 129 || p <= 120)
       for (const testing::State* s : {&dirty.k, &dirty.v})
-        std::fill_n(reinterpret_cast<float*>(s->view().row(0, p)), 32, NAN);
+        for (const std::int64_t head : {0, 1})
+          std::fill_n(reinterpret_cast<float*>(s->view().at(0, p, 16 * head)), 16, NAN);
   const auto q = random_floats(96, 10);
   const std::vector<std::int32_t> positions = {129};
   const std::vector<std::int32_t> slots = {0};

@@ -9,7 +9,7 @@
 namespace knapsack {
 namespace {
 
-const std::vector<StateInfo> two_states{{"a", 6}, {"b", 10}};
+const std::vector<StateInfo> two_states{{"a", 6, 3}, {"b", 10, 1}};
 
 TEST(KvCache, EveryRowHasItsOwnPlace) {
   for (const std::int64_t ctx : {1, 63, 64, 65, 128, 200}) {
@@ -21,20 +21,23 @@ TEST(KvCache, EveryRowHasItsOwnPlace) {
         const StateView& view = kv->state(s);
         EXPECT_EQ(view.cols, two_states[static_cast<std::size_t>(s)].cols);
         EXPECT_EQ(view.dtype, dtype);
-        const auto bytes = static_cast<std::size_t>(row_bytes(dtype, view.cols));
+        EXPECT_EQ(view.head_cols, s == 0 ? 2 : 10);
+        const auto bytes = static_cast<std::size_t>(view.row_stride());
         for (std::int64_t slot = 0; slot < 3; ++slot)
-          for (std::int64_t p = 0; p < ctx; ++p) {
-            EXPECT_TRUE(rows.insert(view.row(slot, p)).second);
-            std::memset(view.row(slot, p), static_cast<int>(slot * 7 + p + s), bytes);
-          }
+          for (std::int64_t p = 0; p < ctx; ++p)
+            for (std::int64_t col = 0; col < view.cols; col += view.head_cols) {
+              EXPECT_TRUE(rows.insert(view.at(slot, p, col)).second);
+              EXPECT_EQ(view.at(slot, p, col + 1) - view.at(slot, p, col), row_bytes(dtype, 1));
+              std::memset(view.at(slot, p, col), static_cast<int>(slot * 7 + p + s + col), bytes);
+            }
       }
       for (int s = 0; s < 2; ++s)
         for (std::int64_t slot = 0; slot < 3; ++slot)
-          for (std::int64_t p = 0; p < ctx; ++p) {
-            const std::byte* row = kv->state(s).row(slot, p);
-            const auto bytes = static_cast<std::size_t>(row_bytes(dtype, kv->state(s).cols));
-            for (std::size_t i = 0; i < bytes; ++i) ASSERT_EQ(row[i], static_cast<std::byte>(slot * 7 + p + s));
-          }
+          for (std::int64_t p = 0; p < ctx; ++p)
+            for (std::int64_t col = 0; col < kv->state(s).cols; ++col)
+              for (std::int64_t i = 0; i < row_bytes(dtype, 1); ++i)
+                ASSERT_EQ(kv->state(s).at(slot, p, col)[i],
+                          static_cast<std::byte>(slot * 7 + p + s + (s == 0 ? col / 2 * 2 : 0)));
     }
   }
 }
@@ -44,11 +47,11 @@ TEST(KvCache, IsWholePagesZeroAtFirstAndKeepsItsAddressWhenMoved) {
   ASSERT_TRUE(made);
   EXPECT_EQ(made->bytes(), static_cast<std::size_t>(2 * 128 * (6 + 10) * 2));
   const StateView* view = &made->state(1);
-  const std::byte* row = view->row(1, 64);
+  const std::byte* row = view->at(1, 64);
   EXPECT_EQ(*row, std::byte{0});
   const KvCache kv = std::move(*made);
   EXPECT_EQ(&kv.state(1), view);
-  EXPECT_EQ(kv.state(1).row(1, 64), row);
+  EXPECT_EQ(kv.state(1).at(1, 64), row);
   EXPECT_EQ(kv.ctx(), 65);
   EXPECT_EQ(kv.slots(), 2);
 }

@@ -12,9 +12,10 @@ struct HeadShape {
   float scale, softcap;
 };
 
-float element(const std::byte* row, DType dtype, std::int64_t col) {
-  return dtype == DType::F32 ? reinterpret_cast<const float*>(row)[col]
-                             : half_to_float(reinterpret_cast<const std::uint16_t*>(row)[col]);
+float element(const StateView& state, std::int64_t slot, std::int64_t position, std::int64_t col) {
+  const std::byte* at = state.at(slot, position, col);
+  return state.dtype == DType::F32 ? *reinterpret_cast<const float*>(at)
+                                   : half_to_float(*reinterpret_cast<const std::uint16_t*>(at));
 }
 
 // One query head of one row. scores: [positions seen]. Softmax over the positions in order, the maximum subtracted.
@@ -23,9 +24,8 @@ void attend(const HeadShape& shape, const float* q, const StateView& k, std::int
   const std::int64_t first = shape.window > 0 ? std::max<std::int64_t>(0, position - shape.window + 1) : 0;
   float highest = -std::numeric_limits<float>::infinity();
   for (std::int64_t p = first; p <= position; ++p) {
-    const std::byte* row = k.row(slot, p);
     float dot = 0;
-    for (std::int64_t i = 0; i < shape.head_dim; ++i) dot += q[i] * element(row, k.dtype, k_col + i);
+    for (std::int64_t i = 0; i < shape.head_dim; ++i) dot += q[i] * element(k, slot, p, k_col + i);
     float score = dot * shape.scale;
     if (shape.softcap > 0) score = shape.softcap * std::tanh(score / shape.softcap);
     scores[p - first] = score;
@@ -39,9 +39,8 @@ void attend(const HeadShape& shape, const float* q, const StateView& k, std::int
   }
   std::fill_n(out, shape.v_dim, 0.0F);
   for (std::int64_t p = first; p <= position; ++p) {
-    const std::byte* row = v.row(slot, p);
     const float weight = scores[p - first] / sum;
-    for (std::int64_t i = 0; i < shape.v_dim; ++i) out[i] += weight * element(row, v.dtype, v_col + i);
+    for (std::int64_t i = 0; i < shape.v_dim; ++i) out[i] += weight * element(v, slot, p, v_col + i);
   }
 }
 

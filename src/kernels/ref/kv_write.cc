@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/ref/ref.h"
 #include "tensor/half.h"
 
@@ -10,12 +12,15 @@ void kv_write(const OpCall& call) {
   for_rows(call, call.in[0].rows, [&](std::int64_t row, int) {
     const auto r = static_cast<std::size_t>(row);
     const float* x = call.in[0].f32() + row * cols;
-    std::byte* to = state.row(call.rows->slots[r], call.rows->positions[r]);
-    if (state.dtype == DType::F32) {
-      std::copy_n(x, cols, reinterpret_cast<float*>(to) + col);
-    } else {
-      auto* half = reinterpret_cast<std::uint16_t*>(to) + col;
-      for (std::int64_t i = 0; i < cols; ++i) half[i] = float_to_half(x[i]);
+    for (std::int64_t i = 0, some = 0; i < cols; i += some) {
+      some = std::min(cols - i, state.head_cols - (col + i) % state.head_cols);
+      std::byte* to = state.at(call.rows->slots[r], call.rows->positions[r], col + i);
+      if (state.dtype == DType::F32) {
+        std::copy_n(x + i, some, reinterpret_cast<float*>(to));
+      } else {
+        auto* half = reinterpret_cast<std::uint16_t*>(to);
+        for (std::int64_t j = 0; j < some; ++j) half[j] = float_to_half(x[i + j]);
+      }
     }
   });
 }

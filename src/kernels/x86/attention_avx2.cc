@@ -101,19 +101,18 @@ struct PageRows {
   DType dtype;
 };
 
-// Rows [begin, end) of a page, columns [col, col + count), as `queries` queries will read them: many queries pay for
-// widening the rows to float once (into `memory`), few read the cache itself. Rows of a width that vectors do not
+// Rows [begin, end) of a page, `count` columns from `page` on, as `queries` queries will read them: many queries pay
+// for widening the rows to float once (into `memory`), few read the cache itself. Rows of a width that vectors do not
 // divide are always copied, padded with zeros.
 PageRows page_rows(const StateView& state, const std::byte* page, std::int64_t begin, std::int64_t end,
-                   std::int64_t col, std::int64_t count, std::int64_t queries, float* memory) {
-  const std::int64_t stride = row_bytes(state.dtype, state.cols);
-  const std::int64_t element = row_bytes(state.dtype, 1);
+                   std::int64_t count, std::int64_t queries, float* memory) {
+  const std::int64_t stride = state.row_stride();
   if (count % 8 == 0 && (queries <= tile_vectors || state.dtype == DType::F32))
-    return {.at = page + col * element, .stride = stride, .dtype = state.dtype};
+    return {.at = page, .stride = stride, .dtype = state.dtype};
   const std::int64_t width = pad(count, 8);
   const std::int64_t whole = count / 8 * 8;
   for (std::int64_t r = begin; r < end; ++r) {
-    const std::byte* from = page + r * stride + col * element;
+    const std::byte* from = page + r * stride;
     float* to = memory + r * width;
     if (state.dtype == DType::F32) {
       std::copy_n(reinterpret_cast<const float*>(from), count, to);
@@ -294,8 +293,8 @@ void attend(const OpCall& call, const Shape& s, const Memory& m, std::int64_t ro
   for (std::int64_t begin = first / page * page; begin < end; begin += page) {
     const std::int64_t from = std::max<std::int64_t>(0, first - begin);
     const std::int64_t to = std::min(page, end - begin);
-    const PageRows k = page_rows(keys, keys.row(slot, begin), from, to, kv * s.head_dim, s.head_dim, count, m.k);
-    const PageRows v = page_rows(values, values.row(slot, begin), from, to, kv * s.v_stride, s.v_dim, count, m.v);
+    const PageRows k = page_rows(keys, keys.at(slot, begin, kv * s.head_dim), from, to, s.head_dim, count, m.k);
+    const PageRows v = page_rows(values, values.at(slot, begin, kv * s.v_stride), from, to, s.v_dim, count, m.v);
     attend_page(s, m, k, v, count, begin, page);
   }
   count = 0;

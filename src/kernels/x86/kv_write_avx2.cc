@@ -5,6 +5,22 @@
 #include "kernels/x86/kernels_avx2.h"
 
 namespace knapsack::avx2 {
+namespace {
+
+void write(const float* x, std::int64_t count, DType dtype, std::byte* to) {
+  if (dtype == DType::F32) {
+    std::copy_n(x, count, reinterpret_cast<float*>(to));
+    return;
+  }
+  auto* half = reinterpret_cast<std::uint16_t*>(to);
+  std::int64_t i = 0;
+  for (; i + 8 <= count; i += 8)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(half + i),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
+  for (; i < count; ++i) half[i] = float_to_half(x[i]);
+}
+
+}  // namespace
 
 void kv_write(const OpCall& call) {
   const std::int64_t cols = call.in[0].cols;
@@ -15,17 +31,10 @@ void kv_write(const OpCall& call) {
     for (std::int64_t row = begin; row < end; ++row) {
       const auto r = static_cast<std::size_t>(row);
       const float* x = call.in[0].f32() + row * cols;
-      std::byte* to = state.row(call.rows->slots[r], call.rows->positions[r]);
-      if (state.dtype == DType::F32) {
-        std::copy_n(x, cols, reinterpret_cast<float*>(to) + col);
-        continue;
+      for (std::int64_t at = 0, some = 0; at < cols; at += some) {
+        some = std::min(cols - at, state.head_cols - (col + at) % state.head_cols);
+        write(x + at, some, state.dtype, state.at(call.rows->slots[r], call.rows->positions[r], col + at));
       }
-      auto* half = reinterpret_cast<std::uint16_t*>(to) + col;
-      std::int64_t i = 0;
-      for (; i + 8 <= cols; i += 8)
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(half + i),
-                         _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
-      for (; i < cols; ++i) half[i] = float_to_half(x[i]);
     }
   });
 }
