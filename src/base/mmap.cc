@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -69,6 +70,19 @@ std::optional<Error> lost_page(const void* address) {
         path, at - begin, size, now.st_size);
   return bad_input("{}: byte {} cannot be read: its disk failed, or the file was cut while it was in use", path,
                    at - begin);
+}
+
+void release_pages(std::span<const std::byte> bytes) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<std::uintptr_t>(bytes.data()) + page - 1) / page * page;
+  const auto end = reinterpret_cast<std::uintptr_t>(bytes.data() + bytes.size()) / page * page;
+  if (begin >= end) return;
+  const std::lock_guard lock(mappings().mutex);
+  const auto entry = mappings().by_end.upper_bound(bytes.data());
+  if (entry == mappings().by_end.end() || bytes.data() < entry->first - entry->second.size ||
+      bytes.data() + bytes.size() > entry->first)
+    return;
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 void MappedFile::prefetch() const {

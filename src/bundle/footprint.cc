@@ -4,6 +4,8 @@
 #include <limits>
 #include <set>
 
+#include "program/pack.h"
+
 namespace knapsack {
 
 std::int64_t kv_bytes_per_token(const Program& program, DType kv) {
@@ -12,9 +14,12 @@ std::int64_t kv_bytes_per_token(const Program& program, DType kv) {
   return bytes;
 }
 
-Footprint footprint(const Bundle& bundle, std::int64_t ctx, DType kv) {
+Footprint footprint(const Bundle& bundle, std::int64_t ctx, DType kv, bool exact) {
   Footprint result;
   std::set<const Weight*> seen;
+  if (!exact)
+    for (const Weight* weight : packable(*bundle.prefill))
+      if (seen.insert(weight).second) result.weights += packed_bytes(weight->dtype, weight->shape[0], weight->shape[1]);
   for (const auto* program : {bundle.prefill.get(), bundle.decode.get()})
     for (const auto& weight : program->weights)
       if (seen.insert(weight.get()).second) result.weights += weight->bytes();

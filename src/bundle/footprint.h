@@ -12,12 +12,13 @@ namespace knapsack {
 std::int64_t kv_bytes_per_token(const Program& program, DType kv);
 
 struct Footprint {
-  std::int64_t weights = 0;  // bytes of distinct constants, as stored; mapped from the file where possible
+  std::int64_t weights = 0;  // bytes of distinct constants, in the form that products read
   std::int64_t kv_per_token = 0;
   std::int64_t kv = 0;     // for the whole context
   std::int64_t arena = 0;  // activations of prefill and decode
   [[nodiscard]] std::int64_t total() const { return weights + kv + arena; }
 };
-Footprint footprint(const Bundle& bundle, std::int64_t ctx, DType kv);
+// exact: with the weights as they are stored (SessionOptions::exact), not repacked.
+Footprint footprint(const Bundle& bundle, std::int64_t ctx, DType kv, bool exact = false);
 
 }  // namespace knapsack

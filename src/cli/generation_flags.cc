@@ -3,6 +3,8 @@
 #include <limits>
 #include <random>
 
+#include "cli/model.h"
+
 namespace knapsack {
 namespace {
 
@@ -31,6 +33,7 @@ void GenerationFlags::describe(Arguments& arguments) {
                     "context in tokens, prompt and completion together (default: what the model was trained for, at "
                     "most 4096)");
   arguments.choice("--kv", kv_, {"f16", "f32"}, "how the KV cache is stored");
+  exact_flag(arguments, exact_);
   arguments.texts("--stop", "TEXT", stop_, "stop before this text");
   arguments.flag("--ignore-eos", ignore_eos_, "go on after the model's end tokens");
   arguments.group("Sampling");
@@ -99,6 +102,7 @@ SessionOptions GenerationFlags::session(std::shared_ptr<const Bundle> draft) con
   options.lookup = speculate_ == "lookup";
   options.draft = std::move(draft);
   options.guesses = guesses_.value_or(-1);
+  options.exact = exact_;
   return options;
 }
 

@@ -51,7 +51,7 @@ class GenerationFlags {
   std::vector<std::string> dry_breakers_;
   std::vector<std::string> stop_;
   int logprobs_ = 0;
-  bool ignore_eos_ = false;
+  bool ignore_eos_ = false, exact_ = false;
 };
 
 }  // namespace knapsack

@@ -34,6 +34,12 @@ void model_argument(Arguments& arguments, std::string& target) {
   arguments.positional("MODEL", target, "a GGUF file or a Hugging Face folder").complete = Complete::model;
 }
 
+void exact_flag(Arguments& arguments, bool& exact) {
+  arguments.flag("--exact", exact,
+                 "multiply quantized weights with float activations: slower, and the logits are the reference's; "
+                 "otherwise activations are rounded to 8 bits, a scale for each 32");
+}
+
 void tokenizer_argument(Arguments& arguments, std::string& target) {
   arguments.positional("MODEL", target, "a GGUF file, a folder with tokenizer.json, or a tokenizer.json").complete =
       Complete::model;
@@ -51,6 +57,7 @@ Result<std::shared_ptr<const Bundle>> open_model(const Context& context, const s
 Result<std::unique_ptr<Session>> start_session(const Context& context, std::shared_ptr<const Bundle> bundle,
                                                SessionOptions options) {
   options.threads = context.threads;
+  const Busy busy("preparing " + bundle->name, context.quiet);
   return Session::create(std::move(bundle), options);
 }
 

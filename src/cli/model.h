@@ -10,6 +10,7 @@
 #include "cli/commands/command.h"
 #include "cli/generation_flags.h"
 #include "pipeline/pipeline.h"
+#include "runtime/session.h"
 #include "text/tokenizer.h"
 
 namespace knapsack {
@@ -17,6 +18,9 @@ namespace knapsack {
 // The positional MODEL: of a command that reads all of it, and of one that needs only its tokenizer.
 void model_argument(Arguments& arguments, std::string& target);
 void tokenizer_argument(Arguments& arguments, std::string& target);
+
+// --exact of every command that runs a model.
+void exact_flag(Arguments& arguments, bool& exact);
 
 // Opens a model that is about to run, and says on stderr what is odd about it. What it merely lacks (a template, a
 // tokenizer) is told by the command that needs it.

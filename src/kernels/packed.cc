@@ -159,6 +159,12 @@ std::optional<PackedKind> packed_kind(DType dtype) {
                     .zero = std::max(0, f.levels_zero)};
 }
 
+std::int64_t packed_bytes(DType dtype, std::int64_t row_count, std::int64_t cols) {
+  const std::optional<PackedKind> kind = packed_kind(dtype);
+  if (!kind || cols % packed_block != 0) return 0;
+  return PackedMatrix{.kind = *kind, .rows = row_count, .cols = cols, .data = nullptr}.bytes();
+}
+
 std::unique_ptr<PackedMatrix> pack(DType dtype, const std::byte* w, std::int64_t row_count, std::int64_t cols,
                                    ThreadPool& pool) {
   const std::optional<PackedKind> kind = packed_kind(dtype);

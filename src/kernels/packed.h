@@ -58,6 +58,8 @@ struct PackedMatrix {
 
 // The kind that a format is packed as; absent: it has no levels.
 std::optional<PackedKind> packed_kind(DType dtype);
+// The size of the packed form; 0: there is none.
+std::int64_t packed_bytes(DType dtype, std::int64_t rows, std::int64_t cols);
 // Null when the matrix cannot be packed: no levels, columns that are no multiple of 32, or a scale or min that f16
 // cannot hold (those of K formats are products, and are rounded to f16 here). Throws bad_alloc.
 std::unique_ptr<PackedMatrix> pack(DType dtype, const std::byte* w, std::int64_t rows, std::int64_t cols,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "base/result.h"
 #include "kernels/packed.h"
@@ -9,8 +10,10 @@
 
 namespace knapsack {
 
-// Every matrix that a linear op of the program multiplies with and whose format has levels; the others stay as they are
-// and are multiplied as floats. A failure is out of memory.
+// Every matrix that a linear op of the program multiplies with and whose format has levels, each once.
+std::vector<const Weight*> packable(const Program& program);
+// Those matrices packed; the mapped file's pages they were read from are let go. The others stay as they are and are
+// multiplied as floats. A failure is out of memory.
 Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, ThreadPool& pool);
 
 }  // namespace knapsack

@@ -27,7 +27,7 @@ struct EngineOptions {
   std::int64_t ctx = 0;    // tokens of each; 0: usual_ctx(). Beyond the trained length: allowed, with a warning
   DType kv = DType::F16;
   int threads = 0;  // 0: available_cores()
-  bool exact = true;
+  bool exact = false;
   std::optional<Isa> isa{};
   bool load_tokenizer = true;
   std::shared_ptr<ThreadPool> pool{};  // null: an own one of `threads`

@@ -72,7 +72,8 @@ class LogitsCommand final : public Command {
       if (ids[i] >= bundle->vocab)
         return wrong_input(origin, "token id {} is {}; the ids of {} go from 0 to {}", i + 1, ids[i], bundle->name,
                            bundle->vocab - 1);
-    TRY(auto session, start_session(context, bundle, {.ctx = ctx, .kv = DType::F32, .load_tokenizer = false}));
+    TRY(auto session,
+        start_session(context, bundle, {.ctx = ctx, .kv = DType::F32, .exact = true, .load_tokenizer = false}));
     std::optional<AtomicFile> file;
     if (output_ != "-") {
       TRY(auto made, AtomicFile::create(output_));

@@ -26,6 +26,7 @@ class PerplexityCommand final : public Command {
         .fallback = "half the window";
     arguments.integer("--max-tokens", max_tokens_, 2, std::int64_t{1} << 31, "use only the text's first tokens");
     arguments.choice("--kv", kv_, {"f16", "f32"}, "how the KV cache is stored");
+    exact_flag(arguments, exact_);
     arguments.example("knapsack perplexity model.gguf text.txt", "PPL, bits per byte and speed");
     arguments.example("knapsack perplexity model.gguf text.txt --method llama --json",
                       "comparable with llama-perplexity");
@@ -43,7 +44,8 @@ class PerplexityCommand final : public Command {
     TRY(const auto bundle,
         open_model(context, model_, {.ctx = options_.window, .chunk = chunk, .max_selected = chunk}));
     TRY(auto session,
-        start_session(context, bundle, {.ctx = options_.window, .kv = kv_ == "f32" ? DType::F32 : DType::F16}));
+        start_session(context, bundle,
+                      {.ctx = options_.window, .kv = kv_ == "f32" ? DType::F32 : DType::F16, .exact = exact_}));
     TRY(const auto tokenizer, tokenizer_of(context, *session));
     if (max_tokens_) {
       TRY(text, first_tokens(*tokenizer, text));
@@ -55,10 +57,10 @@ class PerplexityCommand final : public Command {
     progress.finish();
     return print_result(
         context,
-        fmt::format("perplexity {:.4f}{}  ({}{}, window {}{})\nbits per byte {:.4f}\n{} of {} tokens scored, "
+        fmt::format("perplexity {:.4f}{}  ({}{}{}, window {}{})\nbits per byte {:.4f}\n{} of {} tokens scored, "
                     "{:.1f} tokens/s\n",
                     report.perplexity, report.standard_error ? fmt::format(" +/- {:.4f}", *report.standard_error) : "",
-                    method_, kv_ == "f32" ? ", KV f32" : "", options_.window,
+                    method_, kv_ == "f32" ? ", KV f32" : "", exact_ ? ", exact" : "", options_.window,
                     options_.method == PerplexityMethod::sliding ? fmt::format(", stride {}", options_.stride) : "",
                     report.bits_per_byte, report.scored, report.tokens, report.tokens_per_s),
         json_of(report, *bundle));
@@ -87,12 +89,14 @@ class PerplexityCommand final : public Command {
         options_.method == PerplexityMethod::sliding ? json::value(options_.stride) : json::value(nullptr);
     object["windows"] = report.windows;
     object["kv"] = kv_;
+    object["exact"] = exact_;
     object["model_hash"] = bundle.model_hash;
     return object;
   }
 
   std::string model_, file_;
   std::string method_ = "sliding", kv_ = "f16";
+  bool exact_ = false;
   std::optional<std::int64_t> max_tokens_;
   PerplexityOptions options_;
 };
