@@ -31,8 +31,8 @@ class MappedFile {
   std::size_t size_;
 };
 
-// What lies wholly in these bytes of a mapped file takes no memory until it is read again. Nothing happens to bytes that
-// are no mapped file's.
+// What lies wholly in these bytes of a mapped file takes no memory until it is read again. Nothing happens to bytes
+// that are no mapped file's.
 void release_pages(std::span<const std::byte> bytes);
 
 }  // namespace knapsack
