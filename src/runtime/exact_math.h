@@ -3,13 +3,20 @@
 // Not for kernels: speed matters there, and tolerances cover the difference.
 #pragma once
 
+#include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
 namespace knapsack {
 
 inline constexpr double ln2 = 0.693147180559945309417232121458;
+
+// Taylor series on [-0.35, 0.35]; the first term left out is below 1e-17 of the whole.
+inline constexpr std::array<double, 14> exp_series{
+    1.0,        1.0,         1.0 / 2,      1.0 / 6,       1.0 / 24,       1.0 / 120,       1.0 / 720,
+    1.0 / 5040, 1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
 
 // 0 below -708 (where doubles go subnormal), infinity above 709. NaN is not expected.
 inline double exact_exp(double x) {
@@ -20,12 +27,8 @@ inline double exact_exp(double x) {
   constexpr double hi = 6.93147180369123816490e-01;
   constexpr double lo = 1.90821492927058770002e-10;
   const double r = (x - static_cast<double>(k) * hi) - static_cast<double>(k) * lo;
-  // Taylor series on [-0.35, 0.35]; the first term left out is below 1e-17 of the whole.
-  constexpr double c[] = {
-      1.0,        1.0,         1.0 / 2,      1.0 / 6,       1.0 / 24,       1.0 / 120,       1.0 / 720,
-      1.0 / 5040, 1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
-  double sum = c[13];
-  for (int n = 12; n >= 0; --n) sum = sum * r + c[n];
+  double sum = exp_series[13];
+  for (int n = 12; n >= 0; --n) sum = sum * r + exp_series[static_cast<std::size_t>(n)];
   return sum * std::bit_cast<double>(static_cast<std::uint64_t>(k + 1023) << 52);
 }
 

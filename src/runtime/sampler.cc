@@ -1,14 +1,19 @@
 #include "runtime/sampler.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 
 #include "base/check.h"
 #include "runtime/exact_math.h"
+#include "runtime/logit_scan.h"
 
 namespace knapsack {
 namespace {
+
+constexpr std::size_t sum_block = 256;  // tokens whose p are added up between two entries of p_before_
 
 constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
@@ -89,7 +94,15 @@ Sampler::Sampler(const SamplerOptions& options, std::int64_t vocab, std::int64_t
       logits_(static_cast<std::size_t>(vocab)) {
   std::uint64_t seed = options.seed;
   for (auto& word : state_) word = split_mix(seed);
-  if (options_.temperature > 0) candidates_.reserve(static_cast<std::size_t>(vocab));
+  if (options_.temperature > 0) {
+    // Untouched until it is needed, and most of it never is.
+    candidates_.reserve(logits_.size());
+    found_.reserve(logits_.size());
+    keys_.reserve(logits_.size());
+    keys_after_.reserve(logits_.size());
+    p_.resize(logits_.size());
+    p_before_.resize(logits_.size() / sum_block + 2);
+  }
   count_.resize(static_cast<std::size_t>(vocab));
   if (options_.dry_multiplier > 0) repeat_.reserve(static_cast<std::size_t>(max_history));
 }
@@ -188,8 +201,88 @@ void Sampler::apply_dry(std::span<const std::int32_t> history) {
 void Sampler::gather() {
   candidates_.clear();
   sorted_ = 0;
+  whole_ = false;
   for (std::size_t i = 0; i < logits_.size(); ++i)
     if (logits_[i] > minus_infinity) candidates_.push_back({logits_[i], static_cast<std::int32_t>(i), 0});
+}
+
+// Fills p_ with exp((logit - best) / temperature) and returns their sum, in the order of ids.
+double Sampler::weigh_vocabulary(double temperature) {
+  weigh_all(logits_, best_, temperature, p_);
+  double sum = 0;
+  for (std::size_t i = 0; i < p_.size(); ++i) {
+    if (i % sum_block == 0) p_before_[i / sum_block] = sum;
+    sum += p_[i];
+  }
+  p_before_[(p_.size() - 1) / sum_block + 1] = sum;
+  return sum;
+}
+
+// Appends the tokens of found_ (ascending ids) to the candidates, the best first. A radix sort: a flat distribution
+// leaves tens of thousands.
+void Sampler::sort_found() {
+  const std::size_t begin = candidates_.size();
+  constexpr std::size_t few = 512;
+  if (found_.size() <= few) {
+    for (const auto id : found_) {
+      const auto i = static_cast<std::size_t>(id);
+      candidates_.push_back({logits_[i], id, p_[i]});
+    }
+    std::sort(candidates_.begin() + static_cast<std::ptrdiff_t>(begin), candidates_.end(), better);
+    return;
+  }
+  constexpr unsigned digit_bits = 11;
+  constexpr std::uint32_t digits = 1U << digit_bits;
+  keys_.clear();
+  for (const auto id : found_) {
+    const float logit = logits_[static_cast<std::size_t>(id)];
+    const auto bits = std::bit_cast<std::uint32_t>(logit == 0 ? 0.0F : logit);
+    // The higher the logit, the lower the key.
+    keys_.emplace_back((bits & 0x80000000U) != 0 ? bits : ~(bits | 0x80000000U), id);
+  }
+  for (unsigned shift = 0; shift < 32; shift += digit_bits) {
+    std::array<std::uint32_t, digits> at{};
+    for (const auto& [key, id] : keys_) ++at[(key >> shift) % digits];
+    std::uint32_t total = 0;
+    for (auto& place : at) {
+      const std::uint32_t count = place;
+      place = total;
+      total += count;
+    }
+    keys_after_.resize(keys_.size());
+    for (const auto& entry : keys_) keys_after_[at[(entry.first >> shift) % digits]++] = entry;
+    keys_.swap(keys_after_);
+  }
+  for (const auto& [key, id] : keys_) {
+    const auto i = static_cast<std::size_t>(id);
+    candidates_.push_back({logits_[i], id, p_[i]});
+  }
+}
+
+// From the whole vocabulary to its best tokens, in order, with their p_: as many as it takes until
+// enough(candidate, index) says that this is the last one.
+template <class Enough>
+void Sampler::take_best(const Enough& enough) {
+  candidates_.clear();
+  whole_ = false;
+  // Bands of logits below the best one; each is found, sorted and looked through before the next.
+  constexpr std::array bands{1.0F, 2.0F, 3.0F, 4.0F, 6.0F, 8.0F, 11.0F, 15.0F, 20.0F, 30.0F, 50.0F};
+  float below = std::numeric_limits<float>::infinity();
+  for (std::size_t band = 0; band <= bands.size(); ++band) {
+    const float low = band < bands.size() ? best_ - bands[band] : std::numeric_limits<float>::lowest();
+    found_.clear();
+    find_between(logits_, low, below, found_);
+    below = low;
+    std::size_t next = candidates_.size();
+    sort_found();
+    for (; next < candidates_.size(); ++next) {
+      if (!enough(candidates_[next], next)) continue;
+      candidates_.resize(next + 1);
+      sorted_ = next + 1;
+      return;
+    }
+  }
+  sorted_ = candidates_.size();
 }
 
 // Brings the best `count` candidates to the front, in order.
@@ -218,35 +311,83 @@ double Sampler::weigh(std::size_t count, double temperature) {
 
 void Sampler::top_k() {
   const auto k = static_cast<std::size_t>(options_.top_k);
-  if (k == 0 || k >= candidates_.size()) return;
-  sort_first(k);
-  candidates_.resize(k);
+  if (k == 0 || k >= logits_.size()) return;
+  constexpr std::size_t few = 1024;
+  if (k > few) {
+    gather();
+    if (k >= candidates_.size()) return;
+    sort_first(k);
+    candidates_.resize(k);
+    return;
+  }
+  // A heap of the best so far, its worst on top. Most blocks hold nothing better.
+  candidates_.clear();
+  constexpr std::size_t block = 256;
+  for (std::size_t begin = 0; begin < logits_.size(); begin += block) {
+    const auto part = std::span(logits_).subspan(begin, std::min(block, logits_.size() - begin));
+    if (candidates_.size() == k && !(highest(part) > candidates_.front().logit)) continue;
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      const Candidate next{part[i], static_cast<std::int32_t>(begin + i), 0};
+      if (next.logit == minus_infinity) continue;
+      if (candidates_.size() == k) {
+        if (!better(next, candidates_.front())) continue;
+        std::pop_heap(candidates_.begin(), candidates_.end(), better);
+        candidates_.pop_back();
+      }
+      candidates_.push_back(next);
+      std::push_heap(candidates_.begin(), candidates_.end(), better);
+    }
+  }
+  if (candidates_.size() < k) return;  // all that are possible stay, as they are
+  std::sort_heap(candidates_.begin(), candidates_.end(), better);
+  sorted_ = k;
+  whole_ = false;
 }
 
 void Sampler::typical() {
   if (options_.typical_p >= 1) return;
+  if (whole_) {
+    weigh_vocabulary(1);
+    take_best([](const Candidate&, std::size_t) { return false; });  // all, sorted
+  }
   const std::size_t n = candidates_.size();
   sort_first(n);  // so that the sums and the ties below do not depend on how the candidates came
   const double sum = weigh(n, 1);
+  // The surprise takes p's place, then the distance from the entropy; p is found again from the logit.
   double entropy = 0;
-  for (const auto& c : candidates_)
-    if (c.p > 0) entropy -= c.p / sum * exact_log(c.p / sum);
-  // The distance takes p's place for the sort; p is found again from the logit.
+  for (auto& c : candidates_) {
+    const double surprise = c.p > 0 ? -exact_log(c.p / sum) : std::numeric_limits<double>::max();
+    if (c.p > 0) entropy += c.p / sum * surprise;
+    c.p = surprise;
+  }
   const double best = candidates_[0].logit;
-  for (auto& c : candidates_)
-    c.p = std::abs((c.p > 0 ? -exact_log(c.p / sum) : std::numeric_limits<double>::max()) - entropy);
-  std::sort(candidates_.begin(), candidates_.end(),
-            [](const Candidate& a, const Candidate& b) { return a.p != b.p ? a.p < b.p : better(a, b); });
+  for (auto& c : candidates_) c.p = std::abs(c.p - entropy);
+  const auto nearer = [](const Candidate& a, const Candidate& b) { return a.p != b.p ? a.p < b.p : better(a, b); };
   double mass = 0;
   std::size_t kept = 0;
-  while (kept < n && mass <= static_cast<double>(options_.typical_p))
-    mass += exact_exp(static_cast<double>(candidates_[kept++].logit) - best) / sum;
+  std::size_t in_order = 0;
+  for (std::size_t ahead = 64; kept == in_order && kept < n; ahead *= 4) {
+    const auto begin = candidates_.begin() + static_cast<std::ptrdiff_t>(in_order);
+    in_order = std::min(ahead, n);
+    const auto end = candidates_.begin() + static_cast<std::ptrdiff_t>(in_order);
+    std::nth_element(begin, end - 1, candidates_.end(), nearer);
+    std::sort(begin, end, nearer);
+    while (kept < in_order && mass <= static_cast<double>(options_.typical_p))
+      mass += exact_exp(static_cast<double>(candidates_[kept++].logit) - best) / sum;
+    if (mass > static_cast<double>(options_.typical_p)) break;
+  }
   candidates_.resize(kept);
   sorted_ = 0;
 }
 
 void Sampler::top_p() {
   if (options_.top_p >= 1) return;
+  if (whole_) {
+    const double wanted = static_cast<double>(options_.top_p) * weigh_vocabulary(1);
+    double mass = 0;
+    take_best([&](const Candidate& c, std::size_t) { return (mass += c.p) >= wanted; });
+    return;
+  }
   const double sum = weigh(candidates_.size(), 1);
   const double wanted = static_cast<double>(options_.top_p) * sum;
   double mass = 0;
@@ -267,6 +408,20 @@ void Sampler::top_p() {
 
 void Sampler::min_p() {
   if (options_.min_p <= 0) return;
+  if (whole_) {
+    const double least = static_cast<double>(best_) + exact_log(static_cast<double>(options_.min_p));
+    const auto low = static_cast<float>(least - std::abs(least) * 1e-6 - 1e-30);  // surely no higher
+    candidates_.clear();
+    found_.clear();
+    find_between(logits_, std::max(low, std::numeric_limits<float>::lowest()), std::numeric_limits<float>::infinity(),
+                 found_);
+    for (const auto id : found_)
+      if (const float logit = logits_[static_cast<std::size_t>(id)]; !(static_cast<double>(logit) < least))
+        candidates_.push_back({logit, id, 0});
+    sorted_ = 0;
+    whole_ = false;
+    return;
+  }
   float best = minus_infinity;
   for (const auto& c : candidates_) best = std::max(best, c.logit);
   const double least = static_cast<double>(best) + exact_log(static_cast<double>(options_.min_p));
@@ -274,7 +429,25 @@ void Sampler::min_p() {
   sorted_ = std::min(sorted_, candidates_.size());
 }
 
+std::int32_t Sampler::draw_from_vocabulary(double temperature) {
+  const double sum = weigh_vocabulary(temperature);
+  const double target = static_cast<double>(next() >> 11) * 0x1p-53 * sum;  // uniform in [0, sum)
+  // The first block whose end is beyond the target, then the first token; in case of rounding the last possible one.
+  const auto blocks = (p_.size() - 1) / sum_block + 1;
+  std::size_t block = 0;
+  while (block + 1 < blocks && !(p_before_[block + 1] > target)) ++block;
+  double mass = p_before_[block];
+  for (std::size_t i = block * sum_block; i < p_.size(); ++i) {
+    mass += p_[i];
+    if (p_[i] > 0 && mass > target) return static_cast<std::int32_t>(i);
+  }
+  std::size_t last = p_.size() - 1;
+  while (p_[last] == 0) --last;  // the best one's p is 1
+  return static_cast<std::int32_t>(last);
+}
+
 std::int32_t Sampler::draw(double temperature) {
+  if (whole_) return draw_from_vocabulary(temperature);
   const double sum = weigh(candidates_.size(), temperature);
   const double target = static_cast<double>(next() >> 11) * 0x1p-53 * sum;  // uniform in [0, sum)
   double mass = 0;
@@ -291,17 +464,14 @@ std::int32_t Sampler::draw(double temperature) {
 
 std::int32_t Sampler::mirostat() {
   const auto temperature = static_cast<double>(options_.temperature);
-  const double sum = weigh(candidates_.size(), temperature);
+  const double sum = weigh_vocabulary(temperature);
   const auto surprise = [&](const Candidate& c, double total) {
     return c.p > 0 ? -exact_log(c.p / total) / ln2 : std::numeric_limits<double>::infinity();
   };
-  std::size_t kept = 0;
-  for (std::size_t ahead = 64; kept == sorted_ && kept < candidates_.size(); ahead *= 4) {
-    sort_first(ahead);
-    while (kept < sorted_ && (kept == 0 || surprise(candidates_[kept], sum) <= mu_)) ++kept;
-  }
-  candidates_.resize(kept);
-  sorted_ = kept;
+  bool too_many = false;
+  take_best([&](const Candidate& c, std::size_t index) { return too_many = index > 0 && !(surprise(c, sum) <= mu_); });
+  if (too_many) candidates_.pop_back();
+  sorted_ = candidates_.size();
   const std::int32_t id = draw(temperature);
   double left = 0;
   for (const auto& c : candidates_) left += c.p;
@@ -313,20 +483,17 @@ std::int32_t Sampler::mirostat() {
 
 Result<std::int32_t> Sampler::sample(std::span<const float> logits, std::span<const std::int32_t> history) {
   CHECK(logits.size() == logits_.size());
-  std::int32_t broken = -1;
-  bool possible = false;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    logits_[i] = logits[i];
-    if (!(logits[i] < std::numeric_limits<float>::infinity())) broken = static_cast<std::int32_t>(i);
-    possible |= logits[i] > minus_infinity;
-  }
-  if (broken >= 0)
+  if (any_broken(logits)) {
+    std::size_t broken = logits.size() - 1;
+    while (logits[broken] < std::numeric_limits<float>::infinity()) --broken;
     return bad_input(
         "the model gave {} as the logit of token {} after {} tokens; its weights are damaged or overflow "
         "(see `knapsack inspect --check`)",
-        logits[static_cast<std::size_t>(broken)], broken, history.size());
-  if (!possible)
+        logits[broken], broken, history.size());
+  }
+  if (highest(logits) == minus_infinity)
     return bad_input("the model gave no token a finite logit after {} tokens; its weights are damaged", history.size());
+  std::copy(logits.begin(), logits.end(), logits_.begin());
 
   for (const auto& [id, bias] : options_.logit_bias) {
     float& logit = logits_[static_cast<std::size_t>(id)];
@@ -335,12 +502,13 @@ Result<std::int32_t> Sampler::sample(std::span<const float> logits, std::span<co
   apply_penalties(history);
   apply_dry(history);
 
-  const auto best = std::max_element(logits_.begin(), logits_.end());
-  if (*best == minus_infinity)
+  best_ = highest(logits_);
+  if (best_ == minus_infinity)
     return usage_error("sampling option logit_bias bans every token the model could give; allow at least one");
-  if (options_.temperature == 0) return static_cast<std::int32_t>(best - logits_.begin());
+  if (options_.temperature == 0)
+    return static_cast<std::int32_t>(std::find(logits_.begin(), logits_.end(), best_) - logits_.begin());
 
-  gather();
+  whole_ = true;
   if (options_.mirostat == 2) return mirostat();
   top_k();
   typical();

@@ -64,6 +64,10 @@ class Sampler {
   void apply_penalties(std::span<const std::int32_t> history);
   void apply_dry(std::span<const std::int32_t> history);
   void gather();
+  double weigh_vocabulary(double temperature);
+  template <class Enough>
+  void take_best(const Enough& enough);
+  void sort_found();
   void sort_first(std::size_t count);
   double weigh(std::size_t count, double temperature);
   void top_k();
@@ -71,6 +75,7 @@ class Sampler {
   void top_p();
   void min_p();
   std::int32_t draw(double temperature);
+  std::int32_t draw_from_vocabulary(double temperature);
   std::int32_t mirostat();
   std::uint64_t next();
 
@@ -78,9 +83,16 @@ class Sampler {
   std::uint64_t state_[4];
   double mu_;
   std::vector<float> logits_;
+  float best_ = 0;  // the highest of logits_
+  // The tokens that are left: every one with a finite logit, in the order of ids, while whole_; else candidates_.
+  bool whole_ = true;
   std::vector<Candidate> candidates_;
-  std::size_t sorted_ = 0;           // so many candidates at the front are the best ones, in order
-  std::vector<std::int32_t> count_;  // by token; zero between calls
+  std::size_t sorted_ = 0;        // so many candidates at the front are the best ones, in order
+  std::vector<double> p_;         // of the whole vocabulary, unnormalised
+  std::vector<double> p_before_;  // the sum of p_ before each block
+  std::vector<std::int32_t> found_;
+  std::vector<std::pair<std::uint32_t, std::int32_t>> keys_, keys_after_;  // for sort_found()
+  std::vector<std::int32_t> count_;                                        // by token; zero between calls
   std::vector<std::int32_t> repeat_;
 };
 
