@@ -9,6 +9,7 @@
 #include <system_error>
 #include <vector>
 
+#include "base/cpus.h"
 #include "base/log.h"
 #include "cli/commands/command.h"
 #include "cli/help.h"
@@ -54,6 +55,10 @@ Result<int> run_command(const CommandEntry& entry, const std::vector<std::string
     code = print(context, command_help(entry, width));
   } else {
     set_log_level(context.quiet ? LogLevel::quiet : context.verbose ? LogLevel::info : LogLevel::warning);
+    if (context.cpus) {
+      TRY(const auto cpus, choose_cpus(*context.cpus, allowed_cpus()));
+      TRY_VOID(run_on(cpus));
+    }
     code = prepared.command->run(context);
     if (code) {
       if (auto flushed = context.out.flush(); !flushed) code = flushed.error();
@@ -71,7 +76,7 @@ Result<int> dispatch(const std::vector<std::string>& words) {
     if (words[at] == "--version") return run_command(*find_command("version"), {});
     if (words[at] == "-h" || words[at] == "--help") return run_command(*find_command("help"), {});
     rest.push_back(words[at]);
-    if (words[at] == "--threads" && at + 1 < words.size()) rest.push_back(words[++at]);
+    if ((words[at] == "--threads" || words[at] == "--cpus") && at + 1 < words.size()) rest.push_back(words[++at]);
   }
   if (at == words.size()) return usage_error("a command is missing; see `knapsack help`");
   const CommandEntry* entry = find_command(words[at]);

@@ -30,6 +30,8 @@ Prepared::Prepared(const CommandEntry& entry) : command(entry.make()) {
         .integer("-t,--threads", context.threads, 1, most_threads,
                  "worker threads (default: the cores this process may use)")
         .fallback.clear();
+  arguments.text("--cpus", "LIST", context.cpus,
+                 "run on these processors only, as 0-3,6; or on the big or the little ones of a machine with both");
   arguments.flag("-q,--quiet", context.quiet, "errors only: no warnings, progress or figures on stderr");
   arguments.flag("-v,--verbose", context.verbose, "say on stderr what is being done");
   arguments.flag("-h,--help", context.help, "show this help");

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/json.h"
@@ -17,7 +19,8 @@ struct Context {
   bool json = false;
   bool quiet = false;
   bool verbose = false;
-  int threads = 0;  // 0: as many as there are cores
+  int threads = 0;                    // 0: as many as there are cores
+  std::optional<std::string> cpus{};  // where to run: a list, or a class
 };
 
 class Command {
