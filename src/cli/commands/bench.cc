@@ -71,7 +71,7 @@ class BenchCommand final : public Command {
     arguments.integer("-b,--batch", options_.batch, 1, 128, "sequences decoded together; tokens/s is of all of them");
     arguments.choice("--kv", kv_, {"f16", "f32"}, "how the KV cache is stored");
     arguments.text("--isa", "NAME", isa_, "instruction set (default: KNAPSACK_ISA, else the fastest)");
-    arguments.flag("--exact", options_.exact, "products of floats, not of weights' integers by rounded activations");
+    exact_flag(arguments, options_.exact);
     arguments.number("--peak-seconds", peak_seconds_, 0.001, 60, "how long to measure each peak of the machine");
     arguments.example("knapsack bench model.gguf", "512 tokens read, 128 written, five times");
     arguments.example("knapsack bench model.gguf -d 0,2048 -t 1,2", "at two depths, on one thread and on two");
