@@ -36,8 +36,8 @@ void model_argument(Arguments& arguments, std::string& target) {
 
 void exact_flag(Arguments& arguments, bool& exact) {
   arguments.flag("--exact", exact,
-                 "multiply quantized weights with float activations: slower, and the logits are the reference's; "
-                 "otherwise activations are rounded to 8 bits, a scale for each 32");
+                 "multiply a GGUF's quantized weights with float activations: slower, and the logits are the "
+                 "reference's; otherwise activations are rounded to 8 bits, a scale for each 32, as llama.cpp does");
 }
 
 void tokenizer_argument(Arguments& arguments, std::string& target) {

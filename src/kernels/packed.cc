@@ -23,40 +23,43 @@ struct Block {
   std::array<std::array<float, rows>, 2> scales{}, mins{};
 };
 
-bool store_halves(std::byte* p, const std::array<float, rows>& values) {
-  bool fits = true;
-  for (std::size_t r = 0; r < rows; ++r) {
-    const std::uint16_t half = float_to_half(values[r]);
-    std::memcpy(p + 2 * r, &half, sizeof(half));
-    const float back = half_to_float(half);
-    fits = fits && std::fabs(back - values[r]) <= std::fabs(values[r]) * 0x1p-11F;
-  }
-  return fits;
+// A float as f16; false where f16 is too coarse for it.
+bool store_half(std::byte* p, float value) {
+  const std::uint16_t half = float_to_half(value);
+  std::memcpy(p, &half, sizeof(half));
+  return std::fabs(half_to_float(half) - value) <= std::fabs(value) * 0x1p-11F;
 }
 
-// False if a scale or a min is out of f16's range.
-bool store(const PackedKind& kind, const Block& b, std::byte* out) {
-  std::memset(out, 0, static_cast<std::size_t>(kind.code_bytes()));
-  for (std::size_t r = 0; r < rows; ++r)
-    for (std::size_t c = 0; c < block; ++c) {
-      const auto code = static_cast<unsigned>(b.codes[r][c]);
-      const std::size_t v = c / 4;
-      const std::size_t lane = 4 * r + c % 4;
-      if (kind.bits == 8) {
-        out[32 * v + lane] = static_cast<std::byte>(code);
-        continue;
-      }
-      out[32 * (v % 4) + lane] |= static_cast<std::byte>((code & 15) << (v / 4 * 4));
-      if (kind.bits == 5) out[128 + lane] |= static_cast<std::byte>((code >> 4 & 1) << v);
-      if (kind.bits == 6) out[128 + 32 * (v / 4) + lane] |= static_cast<std::byte>((code >> 4 & 3) << (2 * (v % 4)));
+// Columns 4v..4v+3 of a row's block, one byte each, which is how they lie in memory on the machines we run on.
+std::uint32_t four_codes(const std::uint8_t* codes, std::size_t v) {
+  std::uint32_t four = 0;
+  std::memcpy(&four, codes + 4 * v, sizeof(four));
+  return four;
+}
+
+// Row `r` of a panel's block.
+void store_row(const PackedKind& kind, const std::uint8_t* codes, std::size_t r, std::byte* out) {
+  const auto put = [&](std::size_t vector, std::uint32_t four) {
+    std::memcpy(out + 32 * vector + 4 * r, &four, sizeof(four));
+  };
+  if (kind.bits == 8) {
+    for (std::size_t v = 0; v < 8; ++v) put(v, four_codes(codes, v));
+    return;
+  }
+  constexpr std::uint32_t nibbles = 0x0f0f0f0f;
+  for (std::size_t v = 0; v < 4; ++v)
+    put(v, (four_codes(codes, v) & nibbles) | (four_codes(codes, v + 4) & nibbles) << 4);
+  if (kind.bits == 5) {
+    std::uint32_t fifth = 0;
+    for (std::size_t v = 0; v < 8; ++v) fifth |= (four_codes(codes, v) >> 4 & 0x01010101) << v;
+    put(4, fifth);
+  }
+  if (kind.bits == 6)
+    for (const std::size_t half : {0, 1}) {
+      std::uint32_t upper = 0;
+      for (std::size_t v = 0; v < 4; ++v) upper |= (four_codes(codes, 4 * half + v) >> 4 & 0x03030303) << 2 * v;
+      put(4 + half, upper);
     }
-  bool fits = true;
-  std::byte* p = out + kind.code_bytes();
-  for (std::size_t g = 0; g < static_cast<std::size_t>(kind.groups); ++g, p += 2 * rows)
-    fits = store_halves(p, b.scales[g]) && fits;
-  for (std::size_t g = 0; kind.min && g < static_cast<std::size_t>(kind.groups); ++g, p += 2 * rows)
-    fits = store_halves(p, b.mins[g]) && fits;
-  return fits;
 }
 
 void load(const PackedKind& kind, const std::byte* p, Block& b) {
@@ -178,30 +181,33 @@ std::unique_ptr<PackedMatrix> pack(DType dtype, const std::byte* w, std::int64_t
   const auto columns = static_cast<std::size_t>(cols);
   const std::size_t groups = columns / static_cast<std::size_t>(level_group);
   // One panel's levels, for each thread.
-  std::vector<std::int16_t> codes(rows * columns * static_cast<std::size_t>(pool.size()));
+  std::vector<std::uint8_t> codes(rows * columns * static_cast<std::size_t>(pool.size()));
   std::vector<float> factors(2 * rows * groups * static_cast<std::size_t>(pool.size()));
   std::atomic<bool> fits = true;
   pool.parallel_for(out->panels(), 1, [&](std::int64_t begin, std::int64_t end, int thread) {
-    std::int16_t* code = codes.data() + static_cast<std::size_t>(thread) * rows * columns;
+    std::uint8_t* code = codes.data() + static_cast<std::size_t>(thread) * rows * columns;
     float* scale = factors.data() + static_cast<std::size_t>(thread) * 2 * rows * groups;
     float* min = scale + rows * groups;
+    bool all_fit = true;
     for (std::int64_t panel = begin; panel < end; ++panel) {
       const auto count = static_cast<std::size_t>(std::min(packed_rows, row_count - panel * packed_rows));
       f.levels(w + panel * packed_rows * row_bytes(dtype, cols), {.codes = code, .scales = scale, .mins = min},
                static_cast<std::int64_t>(count) * cols / f.block);
       std::byte* p = out->data.get() + panel * out->panel_bytes();
-      for (std::size_t i = 0; i < columns / block; ++i, p += kind->block_bytes()) {
-        Block b;
+      if (count < rows) std::memset(p, 0, static_cast<std::size_t>(out->panel_bytes()));
+      for (std::size_t i = 0; i < columns / block; ++i, p += kind->block_bytes())
         for (std::size_t r = 0; r < count; ++r) {
-          for (std::size_t c = 0; c < block; ++c) b.codes[r][c] = code[r * columns + i * block + c];
+          store_row(*kind, code + r * columns + i * block, r, p);
           for (std::size_t g = 0; g < static_cast<std::size_t>(kind->groups); ++g) {
-            b.scales[g][r] = scale[r * groups + 2 * i + g];
-            b.mins[g][r] = min[r * groups + 2 * i + g];
+            const std::size_t from = r * groups + 2 * i + g;
+            std::byte* half = p + kind->code_bytes() + 2 * (rows * g + r);
+            all_fit = store_half(half, scale[from]) && all_fit;
+            if (kind->min)
+              all_fit = store_half(half + 2 * rows * static_cast<std::size_t>(kind->groups), min[from]) && all_fit;
           }
         }
-        if (!store(*kind, b, p)) fits = false;
-      }
     }
+    if (!all_fit) fits = false;
   });
   if (!fits) return nullptr;
   return out;

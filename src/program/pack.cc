@@ -14,6 +14,8 @@ std::vector<const Weight*> packable(const Program& program) {
     const Slot& slot = program.slots[static_cast<std::size_t>(op.in[1])];
     if (slot.kind != SlotKind::weight) continue;
     const Weight* w = program.weights[static_cast<std::size_t>(slot.index)].get();
+    // GPTQ and AWQ checkpoints are defined by what float activations give.
+    if (w->dtype == DType::G4 || w->dtype == DType::G8) continue;
     if (w->shape.size() != 2 || w->slabs.size() != 1 || packed_bytes(w->dtype, w->shape[0], w->shape[1]) == 0) continue;
     if (std::find(found.begin(), found.end(), w) == found.end()) found.push_back(w);
   }

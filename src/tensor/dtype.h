@@ -21,7 +21,7 @@ inline constexpr std::int64_t level_group = 16;
 
 // The integers of a format: value = scale * code + min (up to the rounding of that sum).
 struct Levels {
-  std::int16_t* codes;  // [blocks * block]
+  std::uint8_t* codes;  // [blocks * block]; of 8 bits: a signed byte
   float* scales;        // [blocks * block / level_group]
   float* mins;          // the same
 };

@@ -56,10 +56,13 @@ TEST(Formats, LevelsStandForTheSameValues) {
     std::memcpy(&blocks, file.data(), 4);
     const auto* data = reinterpret_cast<const std::byte*>(file.data()) + 4;
     const auto values = decode(f, data, blocks);
-    std::vector<std::int16_t> codes(values.size());
+    std::vector<std::uint8_t> bytes(values.size());
     std::vector<float> scales(values.size() / level_group);
     std::vector<float> mins(scales.size());
-    f.levels(data, {.codes = codes.data(), .scales = scales.data(), .mins = mins.data()}, blocks);
+    f.levels(data, {.codes = bytes.data(), .scales = scales.data(), .mins = mins.data()}, blocks);
+    std::vector<int> codes(bytes.begin(), bytes.end());
+    if (f.level_bits == 8)
+      for (int& code : codes) code = static_cast<std::int8_t>(code);
     const int low = f.level_bits == 8 ? -128 : 0;
     const int high = f.level_bits == 8 ? 127 : (1 << f.level_bits) - 1;
     for (std::size_t i = 0; i < values.size(); ++i) {

@@ -36,7 +36,8 @@ class LevelSink {
   }
   template <class Code>
   void affine(int count, float scale, float min, Code code) {
-    for (int i = 0; i < count; ++i) *codes_++ = static_cast<std::int16_t>(code(i));
+    for (int i = 0; i < count; ++i) codes_[i] = static_cast<std::uint8_t>(code(i));
+    codes_ += count;
     for (int i = 0; i < count; i += level_group) {
       *scales_++ = scale;
       *mins_++ = min;
@@ -44,7 +45,7 @@ class LevelSink {
   }
 
  private:
-  std::int16_t* codes_;
+  std::uint8_t* codes_;
   float* scales_;
   float* mins_;
 };
