@@ -6,4 +6,4 @@ date -u +%Y-%m-%d
 "$build/src/knapsack" version
 "$build/src/knapsack" devices measure
 "$build/bench/bench_micro" --benchmark_min_time=0.1 --benchmark_filter="${FILTER:-.}"
-"$build/src/knapsack" bench "$model" -d 0,2048 -t "$(seq -s, 1 "$(nproc)" | cut -d, -f1-2)"
+"$build/src/knapsack" bench "$model" -d 0,2048 -t "1,$(nproc)"

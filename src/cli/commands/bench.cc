@@ -60,7 +60,9 @@ class BenchCommand final : public Command {
         "Every case is measured once in each of -r rounds. One more pass of each case is timed kernel by kernel and "
         "set beside what this machine can do at most (`knapsack devices measure`), which is measured before and "
         "after.\n"
-        "The token ids mean nothing; the likeliest next token is chosen in each step, as when text is written.");
+        "The token ids mean nothing; the likeliest next token is chosen in each step, as when text is written. A model "
+        "that "
+        "fits in the processor's caches is read faster than memory, and so passes its peak.");
     model_argument(arguments, model_);
     arguments.integer("-p,--prompt", options_.prompt, 0, most_tokens, "tokens read; 0: no prefill");
     arguments.integer("-n,--gen", options_.gen, 0, most_tokens, "tokens written; 0: no decode");
