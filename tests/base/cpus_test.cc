@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <thread>
 
 #include "base/limits.h"
@@ -12,16 +11,11 @@
 namespace knapsack {
 namespace {
 
+using testing::TempDir;
+
 void write(const std::string& path, const std::string& text) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-  std::ofstream(path) << text;
-}
-
-std::string fresh_root(const std::string& name) {
-  const auto root = std::filesystem::path(::testing::TempDir()) / ("knapsack_" + name);
-  std::filesystem::remove_all(root);
-  std::filesystem::create_directories(root);
-  return root.string();
+  testing::write_file(path, text);
 }
 
 using Cpus = std::vector<int>;
@@ -39,7 +33,8 @@ TEST(Cpus, ListsAreRead) {
 }
 
 TEST(Cpus, ClassesAreThoseOfSysfs) {
-  const auto root = fresh_root("capacity");
+  const TempDir capacities;
+  const std::string root = capacities.path().string();
   const Cpus allowed{0, 1, 2, 3, 4};
   const std::vector<int> capacity{280, 280, 810, 810, 1024};
   for (std::size_t i = 0; i < capacity.size(); ++i)
@@ -51,12 +46,14 @@ TEST(Cpus, ClassesAreThoseOfSysfs) {
   EXPECT_EQ(*choose_cpus("big", Cpus{0, 1}, root), (Cpus{0, 1}));
   EXPECT_FALSE(choose_cpus("little", Cpus{0, 1}, root));
   // Clocks, where there are no capacities.
-  const auto clocks = fresh_root("clocks");
+  const TempDir clock_folder;
+  const std::string clocks = clock_folder.path().string();
   for (int i = 0; i < 3; ++i)
     write(clocks + "/sys/devices/system/cpu/cpu" + std::to_string(i) + "/cpufreq/cpuinfo_max_freq",
           i == 0 ? "900000" : "2400000");
   EXPECT_EQ(*choose_cpus("big", Cpus{0, 1, 2}, clocks), (Cpus{1, 2}));
-  const auto nothing = fresh_root("nothing");
+  const TempDir empty;
+  const std::string nothing = empty.path().string();
   EXPECT_EQ(*choose_cpus("big", allowed, nothing), allowed);
   EXPECT_FALSE(choose_cpus("little", allowed, nothing));
 }
@@ -76,7 +73,8 @@ TEST(Cpus, AThreadAndThoseItStartsRunThereOnly) {
 
 TEST(Limits, TheLeastOfTheGroupsOnTheWayUp) {
   // v2: the process's own group, one above it, and the root of what is mounted.
-  auto root = fresh_root("cgroup2");
+  const TempDir second;
+  std::string root = second.path().string();
   write(root + "/proc/self/cgroup", "0::/a/b\n");
   EXPECT_FALSE(cpu_quota(root));
   write(root + "/sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
@@ -94,7 +92,8 @@ TEST(Limits, TheLeastOfTheGroupsOnTheWayUp) {
   EXPECT_EQ(cpu_quota(root), 4.0);
 
   // v1: a hierarchy for each controller.
-  root = fresh_root("cgroup1");
+  const TempDir first;
+  root = first.path().string();
   write(root + "/proc/self/cgroup", "4:memory:/m\n3:cpu,cpuacct:/c\n2:cpuset:/\n0::/\n");
   write(root + "/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
   write(root + "/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
@@ -106,7 +105,8 @@ TEST(Limits, TheLeastOfTheGroupsOnTheWayUp) {
   write(root + "/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
   EXPECT_EQ(memory_limit(root), 2097152U);
   // Nothing to be read at all.
-  EXPECT_FALSE(cpu_quota(fresh_root("cgroup0")));
+  const TempDir none;
+  EXPECT_FALSE(cpu_quota(none.path().string()));
   EXPECT_GT(memory_limit(), std::size_t{1} << 20);
 }
 
