@@ -45,7 +45,6 @@ Result<KvCache> KvCache::create(std::span<const StateInfo> states, std::int64_t 
 
   void* memory = mmap(nullptr, cache.bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return too_large(wanted_mib, slots, ctx, dtype);
-  if (cache.bytes_ >= 2 * mib) madvise(memory, cache.bytes_, MADV_HUGEPAGE);
   cache.memory_ = {static_cast<std::byte*>(memory), Unmap{cache.bytes_}};
 
   std::byte* next = cache.memory_.get();
