@@ -28,10 +28,6 @@ void encode_Q8_0(const float* in, std::byte* data, std::int64_t blocks);
 
 inline float load_half(const std::byte* p) { return half_to_float(load_unaligned<std::uint16_t>(p)); }
 inline unsigned byte_at(const std::byte* p, std::int64_t i) { return std::to_integer<unsigned>(p[i]); }
-// Code i of 32: 16 low nibbles, then 16 high ones.
-inline unsigned nibble(const std::byte* codes, int i) {
-  return i < 16 ? byte_at(codes, i) & 15 : byte_at(codes, i - 16) >> 4;
-}
 // An unsigned code as a float: an int first, which converts in one instruction.
 inline float code(unsigned value) { return static_cast<float>(static_cast<int>(value)); }
 

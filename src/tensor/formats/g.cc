@@ -9,8 +9,7 @@ namespace {
 
 template <class Sink>
 void walk_G4(const std::byte* data, Sink sink, std::int64_t blocks) {
-  for (; blocks > 0; --blocks, data += 19)
-    sink.zeroed(32, load_half(data), code(byte_at(data, 2)), [&](int i) { return nibble(data + 3, i); });
+  for (; blocks > 0; --blocks, data += 19) sink.zeroed(32, load_half(data), code(byte_at(data, 2)), nibbles(data + 3));
 }
 
 // Codes and zero less 128, so that the codes are signed bytes.

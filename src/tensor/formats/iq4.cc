@@ -9,10 +9,14 @@
 namespace knapsack::formats {
 namespace {
 
+auto levels_of(const std::byte* p) {
+  return two_halves([=](int i) { return iq4_levels[byte_at(p, i) & 15]; },
+                    [=](int i) { return iq4_levels[byte_at(p, i) >> 4]; });
+}
+
 template <class Sink>
 void walk_IQ4_NL(const std::byte* data, Sink sink, std::int64_t blocks) {
-  for (; blocks > 0; --blocks, data += 18)
-    sink.zeroed(32, load_half(data), 0, [&](int i) { return iq4_levels[nibble(data + 2, i)]; });
+  for (; blocks > 0; --blocks, data += 18) sink.zeroed(32, load_half(data), 0, levels_of(data + 2));
 }
 
 template <class Sink>
@@ -23,8 +27,7 @@ void walk_IQ4_XS(const std::byte* data, Sink sink, std::int64_t blocks) {
     for (int group = 0; group < 8; ++group) {
       const unsigned low = byte_at(data, 4 + group / 2) >> (group % 2 * 4) & 15;
       const std::byte* codes = data + 8 + 16 * group;
-      sink.zeroed(32, d * (code(low | (high >> (2 * group) & 3) << 4) - 32.0F), 0,
-                  [&](int i) { return iq4_levels[nibble(codes, i)]; });
+      sink.zeroed(32, d * (code(low | (high >> (2 * group) & 3) << 4) - 32.0F), 0, levels_of(codes));
     }
   }
 }

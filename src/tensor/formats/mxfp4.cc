@@ -16,7 +16,9 @@ float half_power(unsigned e) { return std::bit_cast<float>(e < 2 ? 0x00200000U <
 template <class Sink>
 void walk_MXFP4(const std::byte* data, Sink sink, std::int64_t blocks) {
   for (; blocks > 0; --blocks, data += 17)
-    sink.zeroed(32, half_power(byte_at(data, 0)), 0, [&](int i) { return doubled_e2m1[nibble(data + 1, i)]; });
+    sink.zeroed(32, half_power(byte_at(data, 0)), 0,
+                two_halves([=](int i) { return doubled_e2m1[byte_at(data + 1, i) & 15]; },
+                           [=](int i) { return doubled_e2m1[byte_at(data + 1, i) >> 4]; }));
 }
 
 }  // namespace

@@ -25,14 +25,12 @@ void pack(const float* in, float base, float inverse, float offset, std::byte* c
 
 template <class Sink>
 void walk_Q4_0(const std::byte* data, Sink sink, std::int64_t blocks) {
-  for (; blocks > 0; --blocks, data += 18)
-    sink.zeroed(32, load_half(data), 8, [&](int i) { return nibble(data + 2, i); });
+  for (; blocks > 0; --blocks, data += 18) sink.zeroed(32, load_half(data), 8, nibbles(data + 2));
 }
 
 template <class Sink>
 void walk_Q4_1(const std::byte* data, Sink sink, std::int64_t blocks) {
-  for (; blocks > 0; --blocks, data += 20)
-    sink.affine(32, load_half(data), load_half(data + 2), [&](int i) { return nibble(data + 4, i); });
+  for (; blocks > 0; --blocks, data += 20) sink.affine(32, load_half(data), load_half(data + 2), nibbles(data + 4));
 }
 
 }  // namespace

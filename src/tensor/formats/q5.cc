@@ -6,15 +6,16 @@
 namespace knapsack::formats {
 namespace {
 
-unsigned code_of(const std::byte* nibbles, std::uint32_t high, int i) {
-  return nibble(nibbles, i) | (high >> i & 1) << 4;
+auto codes_of(const std::byte* p, std::uint32_t high) {
+  return two_halves([=](int i) { return (byte_at(p, i) & 15) | (high >> i & 1) << 4; },
+                    [=](int i) { return byte_at(p, i) >> 4 | (high >> (16 + i) & 1) << 4; });
 }
 
 template <class Sink>
 void walk_Q5_0(const std::byte* data, Sink sink, std::int64_t blocks) {
   for (; blocks > 0; --blocks, data += 22) {
     const auto high = load_unaligned<std::uint32_t>(data + 2);
-    sink.zeroed(32, load_half(data), 16, [&](int i) { return code_of(data + 6, high, i); });
+    sink.zeroed(32, load_half(data), 16, codes_of(data + 6, high));
   }
 }
 
@@ -22,7 +23,7 @@ template <class Sink>
 void walk_Q5_1(const std::byte* data, Sink sink, std::int64_t blocks) {
   for (; blocks > 0; --blocks, data += 24) {
     const auto high = load_unaligned<std::uint32_t>(data + 4);
-    sink.affine(32, load_half(data), load_half(data + 2), [&](int i) { return code_of(data + 8, high, i); });
+    sink.affine(32, load_half(data), load_half(data + 2), codes_of(data + 8, high));
   }
 }
 

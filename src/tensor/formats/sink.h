@@ -6,21 +6,52 @@
 #include <cstdint>
 
 #include "tensor/dtype.h"
+#include "tensor/formats/formats.h"
 
 namespace knapsack::formats {
+
+// count: 16 or 32 (values of a group). code(i) for i in [0, count). Where the two halves of 32 are spelled differently,
+// as nibbles are, two_halves() makes loops that become vector code: first(i) and second(i) for i in [0, 16).
+template <class First, class Second>
+struct Halves {
+  First first;
+  Second second;
+};
+template <class First, class Second>
+Halves<First, Second> two_halves(First first, Second second) {
+  return {first, second};
+}
+
+// Q4_0's nibbles: byte j of 16 holds element j in its low half, element j + 16 in its high one.
+inline auto nibbles(const std::byte* p) {
+  return two_halves([=](int i) { return byte_at(p, i) & 15; }, [=](int i) { return byte_at(p, i) >> 4; });
+}
+
+// put(i, code) for each of a group.
+template <class Code, class Put>
+void each_code(int count, Code code, Put put) {
+  for (int i = 0; i < count; ++i) put(i, static_cast<int>(code(i)));
+}
+template <class First, class Second, class Put>
+void each_code(int /*count*/, Halves<First, Second> code, Put put) {
+  for (int i = 0; i < 16; ++i) put(i, static_cast<int>(code.first(i)));
+  for (int i = 0; i < 16; ++i) put(16 + i, static_cast<int>(code.second(i)));
+}
 
 class ValueSink {
  public:
   explicit ValueSink(float* out) : out_(out) {}
-  // value = scale * (code - zero); code(i) for i in [0, count).
+  // value = scale * (code - zero)
   template <class Code>
   void zeroed(int count, float scale, float zero, Code code) {
-    for (int i = 0; i < count; ++i) *out_++ = scale * (static_cast<float>(static_cast<int>(code(i))) - zero);
+    each_code(count, code, [&](int i, int c) { out_[i] = scale * (static_cast<float>(c) - zero); });
+    out_ += count;
   }
   // value = scale * code + min
   template <class Code>
   void affine(int count, float scale, float min, Code code) {
-    for (int i = 0; i < count; ++i) *out_++ = scale * static_cast<float>(static_cast<int>(code(i))) + min;
+    each_code(count, code, [&](int i, int c) { out_[i] = scale * static_cast<float>(c) + min; });
+    out_ += count;
   }
 
  private:
@@ -36,7 +67,7 @@ class LevelSink {
   }
   template <class Code>
   void affine(int count, float scale, float min, Code code) {
-    for (int i = 0; i < count; ++i) codes_[i] = static_cast<std::uint8_t>(code(i));
+    each_code(count, code, [&](int i, int c) { codes_[i] = static_cast<std::uint8_t>(c); });
     codes_ += count;
     for (int i = 0; i < count; i += level_group) {
       *scales_++ = scale;
