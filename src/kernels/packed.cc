@@ -69,7 +69,7 @@ void load(const PackedKind& kind, const std::byte* p, Block& b) {
       const std::size_t v = c / 4;
       const std::size_t lane = 4 * r + c % 4;
       if (kind.bits == 8) {
-        b.codes[r][c] = static_cast<std::int8_t>(p[32 * v + lane]);
+        b.codes[r][c] = static_cast<int>(at(32 * v + lane) ^ 128U) - 128;  // a signed byte
         continue;
       }
       unsigned code = at(32 * (v % 4) + lane) >> (v / 4 * 4) & 15;

@@ -16,6 +16,7 @@
 #include "import/import.h"
 #include "kernels/kernel.h"
 #include "program/executor.h"
+#include "program/pack.h"
 #include "support/support.h"
 
 namespace knapsack::testing {
@@ -71,7 +72,31 @@ struct RunOptions {
   std::int64_t chunk = 128;
   int threads = 1;
   Isa isa = Isa::scalar;
+  std::optional<DType> recode{};  // store the matrices of linear ops so, where their columns allow
+  bool packed = false;            // integer products
 };
+
+// The program with its linear ops' matrices encoded anew.
+inline std::shared_ptr<const Program> recoded(const Program& program, DType dtype) {
+  auto made = std::make_shared<Program>(program);
+  for (const ProgramOp& op : made->ops) {
+    if (op.op != Op::linear) continue;
+    auto& weight = made->weights[static_cast<std::size_t>(made->slots[static_cast<std::size_t>(op.in[1])].index)];
+    if (weight->dtype == dtype || weight->shape.size() != 2 || weight->cols() % format(dtype).block != 0) continue;
+    std::vector<float> values(static_cast<std::size_t>(weight->elements()));
+    const FormatInfo& from = format(weight->dtype);
+    from.decode(weight->slab(0), values.data(), weight->elements() / from.block);
+    auto bytes = std::make_shared<std::vector<std::byte>>(
+        static_cast<std::size_t>(weight->shape[0] * row_bytes(dtype, weight->cols())));
+    format(dtype).encode(values.data(), bytes->data(), weight->elements() / format(dtype).block);
+    auto coded = std::make_shared<Weight>(*weight);
+    coded->dtype = dtype;
+    coded->slabs = {bytes->data()};
+    coded->owners = {bytes};
+    weight = std::move(coded);
+  }
+  return made;
+}
 
 // A model with a KV cache of one sequence, f32.
 class Model {
@@ -84,11 +109,14 @@ class Model {
     auto valid = verify(imported_.graph);
     if (!valid) throw std::runtime_error(valid.error().message);
     program_ = lower(imported_.graph, {.max_tokens = chunk_, .max_selected = chunk_}).value();
+    if (options.recode) program_ = recoded(*program_, *options.recode);
+    if (options.packed) packed_ = pack_weights(*program_, pool_).value();
     cache_ = std::make_unique<KvCache>(KvCache::create(program_->states, 1, ctx, DType::F32).value());
-    executor_ = Executor::create(program_, *cache_, pool_, options.isa).value();
+    executor_ = Executor::create(program_, *cache_, pool_, options.isa, packed_.get()).value();
   }
 
   [[nodiscard]] const Imported& imported() const { return imported_; }
+  [[nodiscard]] std::int64_t packed_bytes() const { return packed_ == nullptr ? 0 : packed_->bytes(); }
   [[nodiscard]] std::int64_t vocab() const { return imported_.graph.value(imported_.graph.output()).cols; }
   Executor& executor() { return *executor_; }
 
@@ -127,6 +155,7 @@ class Model {
   ThreadPool pool_;
   Imported imported_;
   std::shared_ptr<const Program> program_;
+  std::unique_ptr<PackedWeights> packed_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<Executor> executor_;
   std::int32_t position_ = 0;
