@@ -87,7 +87,12 @@ ThreadPool::~ThreadPool() { shared_->end(); }
 void ThreadPool::worker(int thread) {
   Shared& s = *shared_;
   std::uint64_t seen = 0;
-  const auto nothing_new = [&] { return s.gate.load(std::memory_order_acquire) / Shared::generation == seen; };
+  // The end is asked for apart: a worker that looked at `stop` just before it was set, and at the gate just after, has
+  // seen the last generation and would wait for ever.
+  const auto nothing_new = [&] {
+    return s.gate.load(std::memory_order_acquire) / Shared::generation == seen &&
+           !s.stop.load(std::memory_order_acquire);
+  };
   while (true) {
     for (int spins = 0; spins < spin_rounds && nothing_new(); ++spins) pause();
     if (nothing_new()) {

@@ -25,6 +25,17 @@ TEST(ThreadPool, EveryIndexRunsOnceForAnyThreadCountAndGrain) {
 }
 
 // Calls one after the other, of different sizes, so that a worker that comes late to one meets the next.
+// The end comes while workers are anywhere between two looks at the gate.
+TEST(ThreadPool, ManyShortLivesEnd) {
+  for (int life = 0; life < 1000; ++life) {
+    ThreadPool pool(4);
+    std::atomic<int> done{0};
+    for (int call = 0; call < life % 3; ++call)
+      pool.parallel_for(8, 1, [&](std::int64_t, std::int64_t, int) { done.fetch_add(1); });
+    ASSERT_EQ(done.load(), life % 3 * 8);
+  }
+}
+
 TEST(ThreadPool, LateWorkersNeitherMissNorRepeatWork) {
   ThreadPool pool(4);
   std::vector<std::int64_t> done(64);
