@@ -29,6 +29,13 @@ Mappings& mappings() {
   return *made;
 }
 
+// The mapping that holds `at`, by its end; end() where none does. The mutex is held.
+auto mapping_at(const std::byte* at) {
+  auto& by_end = mappings().by_end;
+  const auto entry = by_end.upper_bound(at);
+  return entry == by_end.end() || at < entry->first - entry->second.size ? by_end.end() : entry;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) {
@@ -56,11 +63,10 @@ MappedFile::~MappedFile() {
 std::optional<Error> lost_page(const void* address) {
   const auto* at = static_cast<const std::byte*>(address);
   const std::lock_guard lock(mappings().mutex);
-  const auto entry = mappings().by_end.upper_bound(at);
+  const auto entry = mapping_at(at);
   if (entry == mappings().by_end.end()) return std::nullopt;
   const auto& [path, size] = entry->second;
   const std::byte* begin = entry->first - size;
-  if (at < begin) return std::nullopt;
   struct stat now {};
   if (::stat(path.c_str(), &now) == 0 && static_cast<std::size_t>(now.st_size) < size)
     return bad_input(
@@ -78,10 +84,8 @@ void release_pages(std::span<const std::byte> bytes) {
   const auto end = reinterpret_cast<std::uintptr_t>(bytes.data() + bytes.size()) / page * page;
   if (begin >= end) return;
   const std::lock_guard lock(mappings().mutex);
-  const auto entry = mappings().by_end.upper_bound(bytes.data());
-  if (entry == mappings().by_end.end() || bytes.data() < entry->first - entry->second.size ||
-      bytes.data() + bytes.size() > entry->first)
-    return;
+  const auto entry = mapping_at(bytes.data());
+  if (entry == mappings().by_end.end() || bytes.data() + bytes.size() > entry->first) return;
   ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 

@@ -19,9 +19,6 @@
 
 namespace knapsack {
 
-// The context of a session that asks for none: what the model was trained for, at most 4096.
-std::int64_t usual_ctx(const Bundle& bundle);
-
 struct SessionOptions {
   std::int64_t ctx = 0;  // 0: min(trained, 4096). Beyond the trained length: allowed, with a warning
   DType kv = DType::F16;

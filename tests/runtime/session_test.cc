@@ -90,15 +90,7 @@ TEST(Session, ChunksThreadsAndReuseDoNotChangeABit) {
   auto reference = open({});
   const auto expected = generate(*reference, prompt, options);
   const auto expected_logits = scored(*reference, prompt);
-  const auto same = [&](const Completion& found) {
-    EXPECT_EQ(found.ids, expected.ids);
-    EXPECT_EQ(found.text, expected.text);
-    ASSERT_EQ(found.logprobs.size(), expected.logprobs.size());
-    for (std::size_t i = 0; i < found.logprobs.size(); ++i) {
-      EXPECT_EQ(found.logprobs[i].logprob, expected.logprobs[i].logprob);
-      EXPECT_EQ(found.logprobs[i].top, expected.logprobs[i].top);
-    }
-  };
+  const auto same = [&](const Completion& found) { testing::expect_same_text(found, expected); };
   for (const std::int64_t chunk : {1, 2, 5, 21, 64}) {
     for (const int threads : {1, 3}) {
       auto session = open({.chunk = chunk, .max_selected = (chunk + 1) / 2, .threads = threads});

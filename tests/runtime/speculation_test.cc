@@ -55,17 +55,11 @@ Completion run(Session& session, const Tokens& prompt, const GenerateOptions& op
 }
 
 void expect_same(const Completion& found, const Completion& expected) {
-  EXPECT_EQ(found.ids, expected.ids);
-  EXPECT_EQ(found.text, expected.text);
+  testing::expect_same_text(found, expected);
   EXPECT_EQ(found.finish, expected.finish);
   EXPECT_EQ(found.decode_tokens, expected.decode_tokens);
   EXPECT_EQ(found.prefilled_tokens, expected.prefilled_tokens);
   EXPECT_LE(found.accepted, found.drafted);
-  ASSERT_EQ(found.logprobs.size(), expected.logprobs.size());
-  for (std::size_t i = 0; i < found.logprobs.size(); ++i) {
-    EXPECT_EQ(found.logprobs[i].logprob, expected.logprobs[i].logprob);
-    EXPECT_EQ(found.logprobs[i].top, expected.logprobs[i].top);
-  }
 }
 
 const std::vector<SamplerOptions> samplers = {

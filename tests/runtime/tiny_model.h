@@ -2,8 +2,11 @@
 // with halves of characters in it.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include "graph/tiny.h"
 #include "pipeline/pipeline.h"
+#include "runtime/session.h"
 
 namespace knapsack::testing {
 
@@ -31,6 +34,17 @@ inline Imported tiny_imported(bool with_tokenizer) {
   if (with_tokenizer) imported.tokenizer_json = [] { return Result<std::string>(tiny_tokenizer_json()); };
   imported.tokenizer_config_json = R"({"bos_token":{"content":"<s>"}})";
   return imported;
+}
+
+// What a text is, however it was computed.
+inline void expect_same_text(const Completion& found, const Completion& expected) {
+  EXPECT_EQ(found.ids, expected.ids);
+  EXPECT_EQ(found.text, expected.text);
+  ASSERT_EQ(found.logprobs.size(), expected.logprobs.size());
+  for (std::size_t i = 0; i < found.logprobs.size(); ++i) {
+    EXPECT_EQ(found.logprobs[i].logprob, expected.logprobs[i].logprob);
+    EXPECT_EQ(found.logprobs[i].top, expected.logprobs[i].top);
+  }
 }
 
 }  // namespace knapsack::testing

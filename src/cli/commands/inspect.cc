@@ -11,6 +11,7 @@
 #include "report/progress.h"
 #include "report/table.h"
 #include "report/terminal.h"
+#include "runtime/engine.h"
 
 namespace knapsack {
 namespace {
