@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "kernels/matmul.h"
+#include "kernels/native.h"
 #include "kernels/packed.h"
 #include "kernels/random_weight.h"
-#include "kernels/x86/x86.h"
 #include "machine.h"
 
 namespace knapsack::bench {
@@ -54,7 +54,7 @@ void floats(benchmark::State& state, DType dtype, const Shape& shape, std::int64
   const std::size_t scratch_bytes = matmul_scratch_bytes(tokens, shape.cols, pool().size());
   std::vector<float> scratch(scratch_bytes / 4 + 16);
   auto* aligned = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(scratch.data()) + 63) / 64 * 64);
-  const MatmulTable& table = isa() == Isa::scalar ? scalar_matmul() : avx2_matmul();
+  const MatmulTable& table = matmul_table(isa());
   MatmulJob job{.x = x.data(),
                 .x_stride = shape.cols,
                 .y = y.data(),
@@ -86,7 +86,7 @@ void integers(benchmark::State& state, DType dtype, const Shape& shape, std::int
   std::vector<float> d(static_cast<std::size_t>(tokens * blocks));
   std::vector<float> side(static_cast<std::size_t>(tokens * blocks * kind.groups));
   std::vector<float> y(static_cast<std::size_t>(tokens * shape.rows));
-  const PackedTable& table = isa() == Isa::scalar ? scalar_packed() : avx2_packed();
+  const PackedTable& table = packed_table(isa());
   PackedJob job{.x = {.q = q.data(), .d = d.data(), .side = side.data()},
                 .y = y.data(),
                 .y_stride = shape.rows,

@@ -1,47 +1,39 @@
 // Which instruction sets there are, which of them this CPU runs, and which one to use.
 #include <fmt/format.h>
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "kernels/kernel.h"
+#include "kernels/native.h"
 
 namespace knapsack {
 namespace {
 
-#if defined(__x86_64__)
-// CPUID leaf 1; clang 14's __builtin_cpu_supports does not know its name.
-bool has_f16c() {
-  unsigned a = 0;
-  unsigned b = 0;
-  unsigned c = 0;
-  unsigned d = 0;
-  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
-}
-#endif
+constexpr auto names = std::to_array<std::string_view>({
+#define KNAP_ISA(id, text) text,
+#include "kernels/isa.inc"
+#undef KNAP_ISA
+});
 
 std::vector<Isa> detect() {
   std::vector<Isa> isas{Isa::scalar};
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) isas.push_back(Isa::avx2);
-#endif
+  for (const IsaKernels& native : native_isas())
+    if (native.runs()) isas.push_back(native.isa);
   return isas;
 }
 
 }  // namespace
 
-std::string_view isa_name(Isa isa) { return isa == Isa::scalar ? "scalar" : "avx2"; }
+std::string_view isa_name(Isa isa) { return names[static_cast<std::size_t>(isa)]; }
 
 std::optional<Isa> isa_from_name(std::string_view name) {
-  for (const Isa isa : {Isa::scalar, Isa::avx2})
-    if (isa_name(isa) == name) return isa;
-  return std::nullopt;
+  const auto* const at = std::find(names.begin(), names.end(), name);
+  if (at == names.end()) return std::nullopt;
+  return static_cast<Isa>(at - names.begin());
 }
 
 std::span<const Isa> supported_isas() {

@@ -75,7 +75,11 @@ struct Kernel {
   ScratchFn scratch_bytes = nullptr;  // null: none
 };
 
-enum class Isa : std::uint8_t { scalar, avx2 };
+enum class Isa : std::uint8_t {
+#define KNAP_ISA(id, text) id,
+#include "kernels/isa.inc"
+#undef KNAP_ISA
+};
 std::string_view isa_name(Isa isa);
 std::optional<Isa> isa_from_name(std::string_view name);
 std::span<const Isa> supported_isas();  // what this CPU can run, slowest first
@@ -84,7 +88,7 @@ Result<Isa> choose_isa(std::optional<Isa> wanted = std::nullopt);
 
 class KernelTable {
  public:
-  static const KernelTable& get(Isa isa);
+  static const KernelTable& get(Isa isa);  // one of supported_isas()
   [[nodiscard]] const Kernel& operator[](Op op) const { return kernels_[static_cast<std::size_t>(op)]; }
   [[nodiscard]] Kernel& operator[](Op op) { return kernels_[static_cast<std::size_t>(op)]; }
 

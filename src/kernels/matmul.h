@@ -69,7 +69,7 @@ void matmul(const MatmulTable& table, std::span<const MatmulJob> jobs, ThreadPoo
 // act(gate) * up for `count` elements: what gated_act computes (act as there); moe takes it as a parameter.
 using GateFn = void (*)(std::int64_t act, const float* gate, const float* up, float* out, std::int64_t count);
 
-// The matrix ops over any ISA's pieces; ref/<op>.cc defines them, table.cc and x86/ bind them.
+// The matrix ops over any ISA's pieces; ref/<op>.cc defines them, table.cc and the folder of an architecture bind them.
 namespace ref {
 void linear(const OpCall& call, const MatmulTable& table, const PackedTable& packed);
 void head_linear(const OpCall& call, const MatmulTable& table);

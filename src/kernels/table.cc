@@ -1,7 +1,11 @@
 // The table of each instruction set: the scalar references, overlaid by what is faster there.
+#include <algorithm>
+#include <map>
+
+#include "base/check.h"
 #include "kernels/kernel.h"
+#include "kernels/native.h"
 #include "kernels/ref/ref.h"
-#include "kernels/x86/x86.h"
 
 namespace knapsack {
 namespace {
@@ -19,16 +23,34 @@ KernelTable scalar_table() {
   return table;
 }
 
+// Of what this CPU runs; a table is a function pointer or two an op.
+std::map<Isa, KernelTable> all_tables() {
+  std::map<Isa, KernelTable> tables{{Isa::scalar, scalar_table()}};
+  for (const IsaKernels& native : native_isas()) {
+    if (!native.runs()) continue;
+    KernelTable& table = tables[native.isa] = scalar_table();
+    native.overlay(table);
+  }
+  return tables;
+}
+
+const IsaKernels& native_of(Isa isa) {
+  const auto natives = native_isas();
+  const auto at = std::find_if(natives.begin(), natives.end(), [isa](const IsaKernels& n) { return n.isa == isa; });
+  CHECK(at != natives.end());
+  return *at;
+}
+
 }  // namespace
 
 const KernelTable& KernelTable::get(Isa isa) {
-  static const KernelTable scalar = scalar_table();
-  static const KernelTable avx2 = [] {
-    KernelTable table = scalar_table();
-    overlay_avx2(table);
-    return table;
-  }();
-  return isa == Isa::scalar ? scalar : avx2;
+  static const std::map<Isa, KernelTable> tables = all_tables();
+  const auto at = tables.find(isa);
+  CHECK(at != tables.end());
+  return at->second;
 }
+
+const MatmulTable& matmul_table(Isa isa) { return isa == Isa::scalar ? scalar_matmul() : native_of(isa).matmul(); }
+const PackedTable& packed_table(Isa isa) { return isa == Isa::scalar ? scalar_packed() : native_of(isa).packed(); }
 
 }  // namespace knapsack

@@ -4,13 +4,15 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "kernels/kernel.h"
 
 namespace knapsack::testing {
 
-inline bool has_avx2() { return supported_isas().back() == Isa::avx2; }
+// What this CPU runs beside scalar.
+inline std::span<const Isa> fast_isas() { return supported_isas().subspan(1); }
 
 // A vector weight, F32.
 inline Weight vector_weight(const std::vector<float>& values) {

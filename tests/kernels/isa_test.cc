@@ -4,16 +4,29 @@
 #include <cstdlib>
 
 #include "kernels/kernel.h"
+#include "kernels/native.h"
 
 namespace knapsack {
 namespace {
 
 TEST(Isa, NamesGoThereAndBack) {
-  for (const Isa isa : {Isa::scalar, Isa::avx2}) EXPECT_EQ(isa_from_name(isa_name(isa)), isa);
+#define KNAP_ISA(id, text)            \
+  EXPECT_EQ(isa_name(Isa::id), text); \
+  EXPECT_EQ(isa_from_name(text), Isa::id);
+#include "kernels/isa.inc"
+#undef KNAP_ISA
   for (const char* name : {"", "AVX2", "sse", "scalar "}) EXPECT_FALSE(isa_from_name(name)) << name;
 }
 
 TEST(Isa, ScalarIsAlwaysThere) { EXPECT_EQ(supported_isas().front(), Isa::scalar); }
+
+TEST(Isa, EachOfThisArchitectureComesAfterWhatIsSlower) {
+  Isa last = Isa::scalar;
+  for (const IsaKernels& native : native_isas()) {
+    EXPECT_LT(last, native.isa);
+    last = native.isa;
+  }
+}
 
 TEST(Isa, TheEnvironmentChooses) {
   const char* before = std::getenv("KNAPSACK_ISA");

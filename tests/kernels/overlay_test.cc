@@ -1,4 +1,4 @@
-// Every AVX2 kernel but the products against the scalar reference, and its bits against itself for other numbers of
+// Every fast kernel but the products against the scalar reference, and its bits against itself for other numbers of
 // rows and threads. Tolerances are a few ulp of the largest term of a sum.
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace knapsack {
 namespace {
 
 using testing::Call;
-using testing::has_avx2;
+using testing::fast_isas;
 using testing::random_floats;
 
 void expect_near(const std::vector<float>& got, const std::vector<float>& want, float relative, float absolute) {
@@ -40,126 +40,136 @@ const std::vector<float> extremes = {0.0F,     -0.0F, 1e-30F, -1e-30F, 1e-45F, 8
                                      -20.0F,   3e38F, -3e38F, 1.0F,    -1.0F,  10.0F, -10.0F};
 
 TEST(Overlay, GatedActivations) {
-  if (!has_avx2()) GTEST_SKIP() << "no AVX2";
-  for (const int act : {0, 1, 2}) {
-    for (const std::int64_t cols : {1, 7, 8, 1025, 5000}) {
-      SCOPED_TRACE(std::to_string(act) + " " + std::to_string(cols));
-      auto gate = random_floats(3 * cols, 1, 4);
-      for (std::size_t i = 0; i < extremes.size() && i < gate.size(); ++i) gate[i] = extremes[i];
-      const auto up = random_floats(3 * cols, 2);
-      Attrs attrs;
-      attrs.set(Attr::act, act);
-      ThreadPool one(1);
-      ThreadPool three(3);
-      Call call(Op::gated_act, 3, attrs);
-      call.activation(gate.data(), cols).activation(up.data(), cols);
-      const auto got = call.run(Isa::avx2, three, cols);
-      // Far below zero gelu_tanh's reference is 0 where 1 + tanh cancels, up to an ulp of 1 times x.
-      expect_near(got, call.run(Isa::scalar, one, cols), 1e-6F, act == 0 ? 1e-37F : 4e-6F);
-      expect_same(got, call.run(Isa::avx2, one, cols).data());
-      Call row(Op::gated_act, 1, attrs);
-      row.activation(gate.data() + cols, cols).activation(up.data() + cols, cols);
-      expect_same(row.run(Isa::avx2, one, cols), got.data() + cols);
+  for (const Isa isa : fast_isas()) {
+    SCOPED_TRACE(isa_name(isa));
+    for (const int act : {0, 1, 2}) {
+      for (const std::int64_t cols : {1, 7, 8, 1025, 5000}) {
+        SCOPED_TRACE(std::to_string(act) + " " + std::to_string(cols));
+        auto gate = random_floats(3 * cols, 1, 4);
+        for (std::size_t i = 0; i < extremes.size() && i < gate.size(); ++i) gate[i] = extremes[i];
+        const auto up = random_floats(3 * cols, 2);
+        Attrs attrs;
+        attrs.set(Attr::act, act);
+        ThreadPool one(1);
+        ThreadPool three(3);
+        Call call(Op::gated_act, 3, attrs);
+        call.activation(gate.data(), cols).activation(up.data(), cols);
+        const auto got = call.run(isa, three, cols);
+        // Far below zero gelu_tanh's reference is 0 where 1 + tanh cancels, up to an ulp of 1 times x.
+        expect_near(got, call.run(Isa::scalar, one, cols), 1e-6F, act == 0 ? 1e-37F : 4e-6F);
+        expect_same(got, call.run(isa, one, cols).data());
+        Call row(Op::gated_act, 1, attrs);
+        row.activation(gate.data() + cols, cols).activation(up.data() + cols, cols);
+        expect_same(row.run(isa, one, cols), got.data() + cols);
+      }
     }
   }
 }
 
 TEST(Overlay, AddAndScaleAreExact) {
-  if (!has_avx2()) GTEST_SKIP() << "no AVX2";
-  ThreadPool pool(2);
-  for (const std::int64_t cols : {1, 9, 4099}) {
-    const auto a = random_floats(2 * cols, 3);
-    const auto b = random_floats(2 * cols, 4);
-    Attrs attrs;
-    attrs.set(Attr::scale, 0.37F);
-    Call add(Op::add, 2, {});
-    add.activation(a.data(), cols).activation(b.data(), cols);
-    EXPECT_EQ(add.run(Isa::avx2, pool, cols), add.run(Isa::scalar, pool, cols));
-    Call scale(Op::scale, 2, attrs);
-    scale.activation(a.data(), cols);
-    EXPECT_EQ(scale.run(Isa::avx2, pool, cols), scale.run(Isa::scalar, pool, cols));
+  for (const Isa isa : fast_isas()) {
+    SCOPED_TRACE(isa_name(isa));
+    ThreadPool pool(2);
+    for (const std::int64_t cols : {1, 9, 4099}) {
+      const auto a = random_floats(2 * cols, 3);
+      const auto b = random_floats(2 * cols, 4);
+      Attrs attrs;
+      attrs.set(Attr::scale, 0.37F);
+      Call add(Op::add, 2, {});
+      add.activation(a.data(), cols).activation(b.data(), cols);
+      EXPECT_EQ(add.run(isa, pool, cols), add.run(Isa::scalar, pool, cols));
+      Call scale(Op::scale, 2, attrs);
+      scale.activation(a.data(), cols);
+      EXPECT_EQ(scale.run(isa, pool, cols), scale.run(Isa::scalar, pool, cols));
+    }
   }
 }
 
 TEST(Overlay, RmsNorm) {
-  if (!has_avx2()) GTEST_SKIP() << "no AVX2";
-  ThreadPool pool(3);
-  ThreadPool one(1);
-  for (const std::int64_t width : {1, 5, 8, 64, 577}) {
-    for (const float size : {1.0F, 1e-12F, 1e15F}) {
-      for (const bool weighted : {false, true}) {
-        const std::int64_t cols = 3 * width;
-        const auto x = random_floats(4 * cols, 5, size);
-        const auto values = random_floats(width, 6);
-        const Weight w = testing::vector_weight(values);
-        Attrs attrs;
-        attrs.set(Attr::eps, 1e-6F).set(Attr::width, width).set(Attr::offset, 1.0F);
-        Call call(Op::rms_norm, 4, attrs);
-        call.activation(x.data(), cols);
-        if (weighted) call.weight(w);
-        const auto got = call.run(Isa::avx2, pool, cols);
-        expect_near(got, call.run(Isa::scalar, one, cols), 2e-7F, 0);
-        Call row(Op::rms_norm, 1, attrs);
-        row.activation(x.data() + 2 * cols, cols);
-        if (weighted) row.weight(w);
-        expect_same(row.run(Isa::avx2, one, cols), got.data() + 2 * cols);
+  for (const Isa isa : fast_isas()) {
+    SCOPED_TRACE(isa_name(isa));
+    ThreadPool pool(3);
+    ThreadPool one(1);
+    for (const std::int64_t width : {1, 5, 8, 64, 577}) {
+      for (const float size : {1.0F, 1e-12F, 1e15F}) {
+        for (const bool weighted : {false, true}) {
+          const std::int64_t cols = 3 * width;
+          const auto x = random_floats(4 * cols, 5, size);
+          const auto values = random_floats(width, 6);
+          const Weight w = testing::vector_weight(values);
+          Attrs attrs;
+          attrs.set(Attr::eps, 1e-6F).set(Attr::width, width).set(Attr::offset, 1.0F);
+          Call call(Op::rms_norm, 4, attrs);
+          call.activation(x.data(), cols);
+          if (weighted) call.weight(w);
+          const auto got = call.run(isa, pool, cols);
+          expect_near(got, call.run(Isa::scalar, one, cols), 2e-7F, 0);
+          Call row(Op::rms_norm, 1, attrs);
+          row.activation(x.data() + 2 * cols, cols);
+          if (weighted) row.weight(w);
+          expect_same(row.run(isa, one, cols), got.data() + 2 * cols);
+        }
       }
     }
   }
 }
 
 TEST(Overlay, RopeUpToLongContexts) {
-  if (!has_avx2()) GTEST_SKIP() << "no AVX2";
-  ThreadPool pool(3);
-  ThreadPool one(1);
-  for (const std::int64_t rotary : {2, 6, 16, 20, 64, 128}) {
-    for (const bool interleaved : {false, true}) {
-      const std::int64_t heads = 3;
-      const std::int64_t begin = rotary == 64 ? 8 : 0;
-      const std::int64_t stride = rotary + begin + (rotary == 20 ? 4 : 0);
-      std::vector<float> freq;
-      for (std::int64_t i = 0; i < rotary / 2; ++i)
-        freq.push_back(std::pow(10000.0F, -2.0F * static_cast<float>(i) / static_cast<float>(rotary)));
-      const Weight w = testing::vector_weight(freq);
-      Attrs attrs;
-      attrs.set(Attr::heads, heads).set(Attr::stride, stride).set(Attr::begin, begin).set(Attr::rotary, rotary);
-      attrs.set(Attr::interleaved, interleaved ? 1 : 0).set(Attr::scale, 1.2F);
-      const std::vector<std::int32_t> positions = {0, 1, 2, 100, 2047, 8191, 131071, 1000000};
-      const std::vector<std::int32_t> slots(positions.size(), 0);
-      const auto rows = static_cast<std::int64_t>(positions.size());
-      const std::int64_t cols = heads * stride;
-      const auto x = random_floats(rows * cols, 7);
-      Call call(Op::rope, rows, attrs);
-      call.activation(x.data(), cols).weight(w);
-      const auto got = call.run(Isa::avx2, pool, cols, {.positions = positions, .slots = slots});
-      expect_near(got, call.run(Isa::scalar, one, cols, {.positions = positions, .slots = slots}), 2e-7F, 2e-6F);
-      Call row(Op::rope, 1, attrs);
-      row.activation(x.data() + 5 * cols, cols).weight(w);
-      expect_same(row.run(Isa::avx2, one, cols, {.positions = {&positions[5], 1}, .slots = {slots.data(), 1}}),
-                  got.data() + 5 * cols);
+  for (const Isa isa : fast_isas()) {
+    SCOPED_TRACE(isa_name(isa));
+    ThreadPool pool(3);
+    ThreadPool one(1);
+    for (const std::int64_t rotary : {2, 6, 16, 20, 64, 128}) {
+      for (const bool interleaved : {false, true}) {
+        const std::int64_t heads = 3;
+        const std::int64_t begin = rotary == 64 ? 8 : 0;
+        const std::int64_t stride = rotary + begin + (rotary == 20 ? 4 : 0);
+        std::vector<float> freq;
+        for (std::int64_t i = 0; i < rotary / 2; ++i)
+          freq.push_back(std::pow(10000.0F, -2.0F * static_cast<float>(i) / static_cast<float>(rotary)));
+        const Weight w = testing::vector_weight(freq);
+        Attrs attrs;
+        attrs.set(Attr::heads, heads).set(Attr::stride, stride).set(Attr::begin, begin).set(Attr::rotary, rotary);
+        attrs.set(Attr::interleaved, interleaved ? 1 : 0).set(Attr::scale, 1.2F);
+        const std::vector<std::int32_t> positions = {0, 1, 2, 100, 2047, 8191, 131071, 1000000};
+        const std::vector<std::int32_t> slots(positions.size(), 0);
+        const auto rows = static_cast<std::int64_t>(positions.size());
+        const std::int64_t cols = heads * stride;
+        const auto x = random_floats(rows * cols, 7);
+        Call call(Op::rope, rows, attrs);
+        call.activation(x.data(), cols).weight(w);
+        const auto got = call.run(isa, pool, cols, {.positions = positions, .slots = slots});
+        expect_near(got, call.run(Isa::scalar, one, cols, {.positions = positions, .slots = slots}), 2e-7F, 2e-6F);
+        Call row(Op::rope, 1, attrs);
+        row.activation(x.data() + 5 * cols, cols).weight(w);
+        expect_same(row.run(isa, one, cols, {.positions = {&positions[5], 1}, .slots = {slots.data(), 1}}),
+                    got.data() + 5 * cols);
+      }
     }
   }
 }
 
 TEST(Overlay, KvWriteStoresTheSameBytes) {
-  if (!has_avx2()) GTEST_SKIP() << "no AVX2";
-  ThreadPool pool(2);
-  for (const DType dtype : {DType::F16, DType::F32}) {
-    auto x = random_floats(4 * 19, 8);
-    x[0] = 1e-7F;
-    x[1] = 1e6F;
-    const testing::State scalar(dtype, 24, 2, 2, 3);
-    const testing::State fast(dtype, 24, 2, 2, 3);
-    const std::vector<std::int32_t> positions = {63, 64, 5, 127};
-    const std::vector<std::int32_t> slots = {0, 0, 1, 1};
-    Attrs attrs;
-    attrs.set(Attr::col, 3);
-    for (const auto& [isa, state] : {std::pair{Isa::scalar, &scalar}, std::pair{Isa::avx2, &fast}}) {
-      Call call(Op::kv_write, 4, attrs);
-      call.activation(x.data(), 19).state(*state);
-      call.run(isa, pool, 24, {.positions = positions, .slots = slots});
+  for (const Isa isa : fast_isas()) {
+    SCOPED_TRACE(isa_name(isa));
+    ThreadPool pool(2);
+    for (const DType dtype : {DType::F16, DType::F32}) {
+      auto x = random_floats(4 * 19, 8);
+      x[0] = 1e-7F;
+      x[1] = 1e6F;
+      const testing::State scalar(dtype, 24, 2, 2, 3);
+      const testing::State fast(dtype, 24, 2, 2, 3);
+      const std::vector<std::int32_t> positions = {63, 64, 5, 127};
+      const std::vector<std::int32_t> slots = {0, 0, 1, 1};
+      Attrs attrs;
+      attrs.set(Attr::col, 3);
+      for (const auto& [each, state] : {std::pair{Isa::scalar, &scalar}, std::pair{isa, &fast}}) {
+        Call call(Op::kv_write, 4, attrs);
+        call.activation(x.data(), 19).state(*state);
+        call.run(each, pool, 24, {.positions = positions, .slots = slots});
+      }
+      EXPECT_TRUE(scalar == fast);
     }
-    EXPECT_TRUE(scalar == fast);
   }
 }
 
@@ -208,42 +218,44 @@ Attrs attributes(const AttentionCase& c) {
 }
 
 TEST(Overlay, Attention) {
-  if (!has_avx2()) GTEST_SKIP() << "no AVX2";
-  for (const AttentionCase& c : attention_cases) {
-    SCOPED_TRACE(c.name);
-    const Cache cache(c);
-    const Attrs attrs = attributes(c);
-    // A prefill chunk of slot 0 between two tokens of slot 1.
-    std::vector<std::int32_t> positions = {0};
-    std::vector<std::int32_t> slots = {1};
-    for (std::int32_t p = 30; p < 200; ++p) {
-      positions.push_back(p);
-      slots.push_back(0);
-    }
-    positions.push_back(2);
-    slots.push_back(1);
-    const auto rows = static_cast<std::int64_t>(positions.size());
-    const std::int64_t q_cols = c.heads * c.head_dim;
-    const std::int64_t out_cols = c.heads * c.v_dim;
-    const auto q = random_floats(rows * q_cols, 22);
-    ThreadPool one(1);
-    Call call(Op::attention, rows, attrs);
-    call.activation(q.data(), q_cols).state(cache.k).state(cache.v);
-    const auto all = call.run(Isa::avx2, one, out_cols, {.positions = positions, .slots = slots});
-    expect_near(all, call.run(Isa::scalar, one, out_cols, {.positions = positions, .slots = slots}), 1e-6F, 3e-6F);
-    for (const int threads : {1, 2, 3, 8}) {
-      ThreadPool pool(threads);
-      for (const std::int64_t count : {1, 2, 3, 5, 16, 100}) {
-        for (const std::int64_t first : {std::int64_t{0}, std::int64_t{33}, rows - count}) {
-          Call some(Op::attention, count, attrs);
-          some.activation(q.data() + first * q_cols, q_cols).state(cache.k).state(cache.v);
-          const std::span<const std::int32_t> at = positions;
-          const std::span<const std::int32_t> in = slots;
-          const auto f = static_cast<std::size_t>(first);
-          const auto n = static_cast<std::size_t>(count);
-          expect_same(some.run(Isa::avx2, pool, out_cols, {.positions = at.subspan(f, n), .slots = in.subspan(f, n)}),
-                      all.data() + first * out_cols);
-          if (HasFatalFailure()) return;
+  for (const Isa isa : fast_isas()) {
+    SCOPED_TRACE(isa_name(isa));
+    for (const AttentionCase& c : attention_cases) {
+      SCOPED_TRACE(c.name);
+      const Cache cache(c);
+      const Attrs attrs = attributes(c);
+      // A prefill chunk of slot 0 between two tokens of slot 1.
+      std::vector<std::int32_t> positions = {0};
+      std::vector<std::int32_t> slots = {1};
+      for (std::int32_t p = 30; p < 200; ++p) {
+        positions.push_back(p);
+        slots.push_back(0);
+      }
+      positions.push_back(2);
+      slots.push_back(1);
+      const auto rows = static_cast<std::int64_t>(positions.size());
+      const std::int64_t q_cols = c.heads * c.head_dim;
+      const std::int64_t out_cols = c.heads * c.v_dim;
+      const auto q = random_floats(rows * q_cols, 22);
+      ThreadPool one(1);
+      Call call(Op::attention, rows, attrs);
+      call.activation(q.data(), q_cols).state(cache.k).state(cache.v);
+      const auto all = call.run(isa, one, out_cols, {.positions = positions, .slots = slots});
+      expect_near(all, call.run(Isa::scalar, one, out_cols, {.positions = positions, .slots = slots}), 1e-6F, 3e-6F);
+      for (const int threads : {1, 2, 3, 8}) {
+        ThreadPool pool(threads);
+        for (const std::int64_t count : {1, 2, 3, 5, 16, 100}) {
+          for (const std::int64_t first : {std::int64_t{0}, std::int64_t{33}, rows - count}) {
+            Call some(Op::attention, count, attrs);
+            some.activation(q.data() + first * q_cols, q_cols).state(cache.k).state(cache.v);
+            const std::span<const std::int32_t> at = positions;
+            const std::span<const std::int32_t> in = slots;
+            const auto f = static_cast<std::size_t>(first);
+            const auto n = static_cast<std::size_t>(count);
+            expect_same(some.run(isa, pool, out_cols, {.positions = at.subspan(f, n), .slots = in.subspan(f, n)}),
+                        all.data() + first * out_cols);
+            if (HasFatalFailure()) return;
+          }
         }
       }
     }
@@ -251,45 +263,49 @@ TEST(Overlay, Attention) {
 }
 
 TEST(Overlay, AttentionWithExtremeScores) {
-  if (!has_avx2()) GTEST_SKIP() << "no AVX2";
-  const AttentionCase c = {"", 2, 1, 8, 8, 8, 0, 0, DType::F32};
-  for (const float size : {1e-20F, 100.0F, 1e10F}) {
-    const Cache cache(c);
-    const auto q = random_floats(2 * 16, 9, size);
-    const std::vector<std::int32_t> positions = {150, 199};
-    const std::vector<std::int32_t> slots = {0, 0};
-    ThreadPool pool(1);
-    Call call(Op::attention, 2, attributes(c));
-    call.activation(q.data(), 16).state(cache.k).state(cache.v);
-    // A score of s has an error of s ulp, which the exponential turns into a relative one.
-    expect_near(call.run(Isa::avx2, pool, 16, {.positions = positions, .slots = slots}),
-                call.run(Isa::scalar, pool, 16, {.positions = positions, .slots = slots}), 0,
-                size == 100.0F ? 2e-4F : 2e-6F);
+  for (const Isa isa : fast_isas()) {
+    SCOPED_TRACE(isa_name(isa));
+    const AttentionCase c = {"", 2, 1, 8, 8, 8, 0, 0, DType::F32};
+    for (const float size : {1e-20F, 100.0F, 1e10F}) {
+      const Cache cache(c);
+      const auto q = random_floats(2 * 16, 9, size);
+      const std::vector<std::int32_t> positions = {150, 199};
+      const std::vector<std::int32_t> slots = {0, 0};
+      ThreadPool pool(1);
+      Call call(Op::attention, 2, attributes(c));
+      call.activation(q.data(), 16).state(cache.k).state(cache.v);
+      // A score of s has an error of s ulp, which the exponential turns into a relative one.
+      expect_near(call.run(isa, pool, 16, {.positions = positions, .slots = slots}),
+                  call.run(Isa::scalar, pool, 16, {.positions = positions, .slots = slots}), 0,
+                  size == 100.0F ? 2e-4F : 2e-6F);
+    }
   }
 }
 
 // What lies in the cache beyond a row's position, from an earlier text or another slot, must not matter.
 TEST(Overlay, AttentionIgnoresWhatItDoesNotSee) {
-  if (!has_avx2()) GTEST_SKIP() << "no AVX2";
-  const AttentionCase c = {"", 6, 2, 16, 16, 16, 9, 0, DType::F32};
-  const Cache clean(c);
-  const Cache dirty(c);
-  for (std::int64_t p = 0; p < 256; ++p)
-    if (p > 129 || p <= 120)
-      for (const testing::State* s : {&dirty.k, &dirty.v})
-        for (const std::int64_t head : {0, 1})
-          std::fill_n(reinterpret_cast<float*>(s->view().at(0, p, 16 * head)), 16, NAN);
-  const auto q = random_floats(96, 10);
-  const std::vector<std::int32_t> positions = {129};
-  const std::vector<std::int32_t> slots = {0};
-  ThreadPool pool(1);
-  Call a(Op::attention, 1, attributes(c));
-  a.activation(q.data(), 96).state(clean.k).state(clean.v);
-  Call b(Op::attention, 1, attributes(c));
-  b.activation(q.data(), 96).state(dirty.k).state(dirty.v);
-  for (const Isa isa : {Isa::scalar, Isa::avx2})
-    expect_same(b.run(isa, pool, 96, {.positions = positions, .slots = slots}),
-                a.run(isa, pool, 96, {.positions = positions, .slots = slots}).data());
+  for (const Isa isa : fast_isas()) {
+    SCOPED_TRACE(isa_name(isa));
+    const AttentionCase c = {"", 6, 2, 16, 16, 16, 9, 0, DType::F32};
+    const Cache clean(c);
+    const Cache dirty(c);
+    for (std::int64_t p = 0; p < 256; ++p)
+      if (p > 129 || p <= 120)
+        for (const testing::State* s : {&dirty.k, &dirty.v})
+          for (const std::int64_t head : {0, 1})
+            std::fill_n(reinterpret_cast<float*>(s->view().at(0, p, 16 * head)), 16, NAN);
+    const auto q = random_floats(96, 10);
+    const std::vector<std::int32_t> positions = {129};
+    const std::vector<std::int32_t> slots = {0};
+    ThreadPool pool(1);
+    Call a(Op::attention, 1, attributes(c));
+    a.activation(q.data(), 96).state(clean.k).state(clean.v);
+    Call b(Op::attention, 1, attributes(c));
+    b.activation(q.data(), 96).state(dirty.k).state(dirty.v);
+    for (const Isa each : {Isa::scalar, isa})
+      expect_same(b.run(each, pool, 96, {.positions = positions, .slots = slots}),
+                  a.run(each, pool, 96, {.positions = positions, .slots = slots}).data());
+  }
 }
 
 }  // namespace

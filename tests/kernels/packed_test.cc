@@ -10,19 +10,15 @@
 #include <vector>
 
 #include "kernels/call.h"
+#include "kernels/native.h"
 #include "kernels/random_weight.h"
-#if defined(__x86_64__)
-#include "kernels/x86/x86.h"
-#endif
 
 namespace knapsack {
 namespace {
 
 std::vector<const PackedTable*> tables() {
-  std::vector<const PackedTable*> all{&scalar_packed()};
-#if defined(__x86_64__)
-  if (testing::has_avx2()) all.push_back(&avx2_packed());
-#endif
+  std::vector<const PackedTable*> all;
+  for (const Isa isa : supported_isas()) all.push_back(&packed_table(isa));
   return all;
 }
 

@@ -1,4 +1,4 @@
-// The AVX2 product: close to the scalar one, and the same bits for any number of tokens and threads.
+// The fast products: close to the scalar one, and the same bits for any number of tokens and threads.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -7,15 +7,13 @@
 
 #include "kernels/call.h"
 #include "kernels/matmul.h"
+#include "kernels/native.h"
 #include "kernels/random_weight.h"
-
-#if defined(__x86_64__)
-#include "kernels/x86/x86.h"
 
 namespace knapsack {
 namespace {
 
-using testing::has_avx2;
+using testing::fast_isas;
 
 struct Shape {
   std::int64_t rows, cols;
@@ -38,7 +36,7 @@ std::vector<float> product(const MatmulTable& table, const MatmulJob& shape, con
   return y;
 }
 
-void check(DType dtype, Shape s, bool transposed) {
+void check(const MatmulTable& table, DType dtype, Shape s, bool transposed) {
   SCOPED_TRACE(std::string(name(dtype)) + " [" + std::to_string(s.rows) + ", " + std::to_string(s.cols) +
                (transposed ? "] transposed" : "]"));
   constexpr std::int64_t most = 131;  // more than matmul_tokens, and no multiple of a tile
@@ -55,7 +53,7 @@ void check(DType dtype, Shape s, bool transposed) {
                       .bias = transposed ? nullptr : bias.data(),
                       .transposed = transposed};
   ThreadPool one(1);
-  const auto all = product(avx2_matmul(), job, x, 0, most, one);
+  const auto all = product(table, job, x, 0, most, one);
 
   // Fused sums differ from rounded ones by at most an ulp of each partial sum.
   const auto scalar = product(scalar_matmul(), job, x, 0, 4, one);
@@ -73,7 +71,7 @@ void check(DType dtype, Shape s, bool transposed) {
     ThreadPool pool(threads);
     for (std::int64_t tokens = 1; tokens <= most; tokens = tokens < 17 ? tokens + 1 : tokens + 111) {
       const std::int64_t first = (most - tokens) / 2;
-      const auto some = product(avx2_matmul(), job, x, first, tokens, pool);
+      const auto some = product(table, job, x, first, tokens, pool);
       for (std::size_t i = 0; i < some.size(); ++i)
         ASSERT_EQ(std::bit_cast<std::uint32_t>(some[i]),
                   std::bit_cast<std::uint32_t>(all[static_cast<std::size_t>(first * out) + i]))
@@ -83,61 +81,66 @@ void check(DType dtype, Shape s, bool transposed) {
   }
 }
 
-TEST(MatmulAvx2, EveryFormatIsCloseToScalarAndTheSameForAnyTokensAndThreads) {
-  if (!has_avx2()) GTEST_SKIP() << "no AVX2";
-  for (const FormatInfo& f : all_formats()) {
-    if (f.block == 1) {
-      for (const Shape s : {Shape{21, 83}, Shape{8, 3}, Shape{3, 1031}}) {
-        check(f.dtype, s, false);
-        check(f.dtype, s, true);
+TEST(MatmulOfAnIsa, EveryFormatIsCloseToScalarAndTheSameForAnyTokensAndThreads) {
+  for (const Isa isa : fast_isas()) {
+    SCOPED_TRACE(isa_name(isa));
+    for (const FormatInfo& f : all_formats()) {
+      if (f.block == 1) {
+        for (const Shape s : {Shape{21, 83}, Shape{8, 3}, Shape{3, 1031}}) {
+          check(matmul_table(isa), f.dtype, s, false);
+          check(matmul_table(isa), f.dtype, s, true);
+        }
+      } else {
+        check(matmul_table(isa), f.dtype, {21, 3 * f.block}, false);
+        check(matmul_table(isa), f.dtype, {9, 5 * 256}, false);  // pieces of 512, 512 and 256 columns
+        check(matmul_table(isa), f.dtype, {21, 3 * f.block}, true);
       }
-    } else {
-      check(f.dtype, {21, 3 * f.block}, false);
-      check(f.dtype, {9, 5 * 256}, false);  // pieces of 512, 512 and 256 columns
-      check(f.dtype, {21, 3 * f.block}, true);
+      if (::testing::Test::HasFatalFailure()) return;
     }
-    if (::testing::Test::HasFatalFailure()) return;
   }
 }
 
-TEST(MatmulAvx2, ColumnsBeyondTheEndAreNotRead) {
-  if (!has_avx2()) GTEST_SKIP() << "no AVX2";
-  // What follows a row of x or of w is another row; a NaN there must not leak.
-  const std::vector<float> w = {1, 2, 3, NAN, NAN, NAN};
-  const std::vector<float> x = {1, 1, 1, NAN, NAN, NAN, NAN, NAN};
-  ThreadPool pool(1);
-  MatmulJob job{
-      .x_stride = 3, .dtype = DType::F32, .w = reinterpret_cast<const std::byte*>(w.data()), .rows = 1, .cols = 3};
-  EXPECT_EQ(product(avx2_matmul(), job, x, 0, 1, pool)[0], 6.0F);
-  job.rows = 2;
-  EXPECT_EQ(product(avx2_matmul(), job, x, 0, 1, pool)[0], 6.0F);
-  const std::vector<float> four = {1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4};
-  job.rows = 1;
-  EXPECT_EQ(product(avx2_matmul(), job, four, 0, 4, pool), (std::vector<float>{6, 12, 18, 24}));
+TEST(MatmulOfAnIsa, ColumnsBeyondTheEndAreNotRead) {
+  for (const Isa isa : fast_isas()) {
+    SCOPED_TRACE(isa_name(isa));
+    // What follows a row of x or of w is another row; a NaN there must not leak.
+    const std::vector<float> w = {1, 2, 3, NAN, NAN, NAN};
+    const std::vector<float> x = {1, 1, 1, NAN, NAN, NAN, NAN, NAN};
+    ThreadPool pool(1);
+    MatmulJob job{
+        .x_stride = 3, .dtype = DType::F32, .w = reinterpret_cast<const std::byte*>(w.data()), .rows = 1, .cols = 3};
+    EXPECT_EQ(product(matmul_table(isa), job, x, 0, 1, pool)[0], 6.0F);
+    job.rows = 2;
+    EXPECT_EQ(product(matmul_table(isa), job, x, 0, 1, pool)[0], 6.0F);
+    const std::vector<float> four = {1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4};
+    job.rows = 1;
+    EXPECT_EQ(product(matmul_table(isa), job, four, 0, 4, pool), (std::vector<float>{6, 12, 18, 24}));
+  }
 }
 
-TEST(MatmulAvx2, InfinityAndNanInAWeightStayInTheirOutput) {
-  if (!has_avx2()) GTEST_SKIP() << "no AVX2";
-  std::vector<float> w(6 * 40, 1.0F);
-  w[40 + 7] = INFINITY;
-  w[3 * 40 + 39] = NAN;
-  const std::vector<float> x(5 * 40, 1.0F);
-  ThreadPool pool(1);
-  const MatmulJob job{
-      .x_stride = 40, .dtype = DType::F32, .w = reinterpret_cast<const std::byte*>(w.data()), .rows = 6, .cols = 40};
-  for (const std::int64_t tokens : {1, 5}) {
-    const auto y = product(avx2_matmul(), job, x, 0, tokens, pool);
-    for (std::size_t i = 0; i < y.size(); ++i) {
-      if (i % 6 == 1)
-        EXPECT_TRUE(std::isinf(y[i]));
-      else if (i % 6 == 3)
-        EXPECT_TRUE(std::isnan(y[i]));
-      else
-        EXPECT_EQ(y[i], 40.0F);
+TEST(MatmulOfAnIsa, InfinityAndNanInAWeightStayInTheirOutput) {
+  for (const Isa isa : fast_isas()) {
+    SCOPED_TRACE(isa_name(isa));
+    std::vector<float> w(6 * 40, 1.0F);
+    w[40 + 7] = INFINITY;
+    w[3 * 40 + 39] = NAN;
+    const std::vector<float> x(5 * 40, 1.0F);
+    ThreadPool pool(1);
+    const MatmulJob job{
+        .x_stride = 40, .dtype = DType::F32, .w = reinterpret_cast<const std::byte*>(w.data()), .rows = 6, .cols = 40};
+    for (const std::int64_t tokens : {1, 5}) {
+      const auto y = product(matmul_table(isa), job, x, 0, tokens, pool);
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        if (i % 6 == 1)
+          EXPECT_TRUE(std::isinf(y[i]));
+        else if (i % 6 == 3)
+          EXPECT_TRUE(std::isnan(y[i]));
+        else
+          EXPECT_EQ(y[i], 40.0F);
+      }
     }
   }
 }
 
 }  // namespace
 }  // namespace knapsack
-#endif

@@ -1,4 +1,4 @@
-// Where the x86 loops cannot be compiled.
+// Architectures that have no loops of their own.
 #include "device/mixes.h"
 
 namespace knapsack {
