@@ -36,6 +36,9 @@ endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(KNAP_NATIVE x86)
   set(KNAP_ISA_avx2 -mavx2 -mfma -mf16c)
+  set(KNAP_ISA_avxvnni ${KNAP_ISA_avx2} -mavxvnni)
+  set(KNAP_ISA_avx512 ${KNAP_ISA_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl)
+  set(KNAP_ISA_avx512vnni ${KNAP_ISA_avx512} -mavx512vnni)
 endif()
 
 # knap_module(NAME [DEPS modules...] [LIBS libraries...]): src/NAME/**/*.cc without tests and fuzz targets.

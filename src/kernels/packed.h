@@ -70,6 +70,9 @@ struct PackedInput {
   std::int8_t* q = nullptr;  // [tokens, cols]
   float* d = nullptr;        // [tokens, cols / 32]
   float* side = nullptr;     // [tokens, cols / 32 * groups]: float(side_factor * sum of q) * d
+  // [tokens, cols / 32 * groups]: -128 * sum of q, what the sums begin with where signed bytes are multiplied as
+  // unsigned ones, 128 more. There for kinds of 8 bits; written and read by those tables that multiply so.
+  std::int32_t* base = nullptr;
 };
 
 struct PackedJob {

@@ -14,17 +14,29 @@
 #include "kernels/random_weight.h"
 
 namespace knapsack {
+
+// The sources of wider sets, compiled for AVX2 through SIMDe (tests/CMakeLists.txt).
+const PackedTable& simde_avxvnni_packed();
+const PackedTable& simde_avx512_packed();
+const PackedTable& simde_avx512vnni_packed();
+
 namespace {
 
 std::vector<const PackedTable*> tables() {
   std::vector<const PackedTable*> all;
   for (const Isa isa : supported_isas()) all.push_back(&packed_table(isa));
+#if defined(KNAPSACK_SIMDE)
+  if (all.size() > 1)
+    for (const auto table : {simde_avxvnni_packed, simde_avx512_packed, simde_avx512vnni_packed})
+      all.push_back(&table());
+#endif
   return all;
 }
 
 struct Rounded {
   std::vector<std::int8_t> q;
   std::vector<float> d, side;
+  std::vector<std::int32_t> base;
   PackedInput input;
 };
 
@@ -35,12 +47,14 @@ Rounded round_all(const PackedTable& table, const PackedKind& kind, const std::v
   out.q.resize(x.size());
   out.d.resize(static_cast<std::size_t>(tokens * blocks));
   out.side.resize(static_cast<std::size_t>(tokens * blocks * kind.groups));
-  out.input = {.q = out.q.data(), .d = out.d.data(), .side = out.side.data()};
+  if (kind.bits == 8) out.base.assign(out.side.size(), -1);
+  out.input = {.q = out.q.data(), .d = out.d.data(), .side = out.side.data(), .base = out.base.data()};
   for (std::int64_t t = 0; t < tokens; ++t)
     table.round(x.data() + t * cols, cols, kind,
                 {.q = out.input.q + t * cols,
                  .d = out.input.d + t * blocks,
-                 .side = out.input.side + t * blocks * kind.groups});
+                 .side = out.input.side + t * blocks * kind.groups,
+                 .base = out.base.empty() ? nullptr : out.input.base + t * blocks * kind.groups});
   return out;
 }
 
@@ -51,7 +65,8 @@ std::vector<float> multiply(const PackedTable& table, const PackedMatrix& w, con
   const PackedJob job{.w = &w,
                       .x = {.q = x.input.q + first * w.cols,
                             .d = x.input.d + first * blocks,
-                            .side = x.input.side + first * blocks * w.kind.groups},
+                            .side = x.input.side + first * blocks * w.kind.groups,
+                            .base = x.base.empty() ? nullptr : x.input.base + first * blocks * w.kind.groups},
                       .y = y.data(),
                       .y_stride = w.rows,
                       .tokens = tokens,
@@ -146,7 +161,8 @@ TEST(Packed, ExtremesDoNotOverflow) {
         const Rounded rounded = round_all(scalar_packed(), packed->kind, x, cols);
         const auto want = multiply(scalar_packed(), *packed, rounded, 0, 5, nullptr, 1);
         for (const PackedTable* table : tables())
-          expect_same(multiply(*table, *packed, rounded, 0, 5, nullptr, 1), want.data());
+          expect_same(multiply(*table, *packed, round_all(*table, packed->kind, x, cols), 0, 5, nullptr, 1),
+                      want.data());
       }
     }
   }

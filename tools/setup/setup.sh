@@ -21,6 +21,7 @@ needs_build=(
   "g++ g++" "cmake cmake" "ninja-build ninja" "make make" "python3 python3" "ca-certificates /etc/ssl/certs/ca-certificates.crt" "git git"
   "libboost-json1.81-dev LIB/libboost_json.so" "libfmt-dev /usr/include/fmt/core.h" "libcli11-dev /usr/include/CLI/CLI.hpp" "libssl-dev /usr/include/openssl/evp.h"
   "libgtest-dev /usr/include/gtest/gtest.h" "libbenchmark-dev /usr/include/benchmark/benchmark.h"
+  "libsimde-dev /usr/include/simde/x86/avx512/dpbusd.h"
 )
 needs_full=("npm npm")
 needs_lint=("clang-format-14 clang-format-14" "clang-tidy-14 clang-tidy-14")

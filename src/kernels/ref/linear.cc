@@ -9,7 +9,8 @@ PackedInput cut(Scratch& scratch, const PackedMatrix& w, std::int64_t tokens) {
   const std::int64_t blocks = w.cols / packed_block;
   return {.q = scratch.take<std::int8_t>(tokens * w.cols),
           .d = scratch.take<float>(tokens * blocks),
-          .side = scratch.take<float>(tokens * blocks * w.kind.groups)};
+          .side = scratch.take<float>(tokens * blocks * w.kind.groups),
+          .base = w.kind.bits == 8 ? scratch.take<std::int32_t>(tokens * blocks * w.kind.groups) : nullptr};
 }
 
 void packed_linear(const OpCall& call, const PackedTable& table) {
@@ -19,8 +20,12 @@ void packed_linear(const OpCall& call, const PackedTable& table) {
   Scratch scratch(call.scratch);
   const PackedInput x = cut(scratch, w, tokens);
   for_rows(call, tokens, [&](std::int64_t row, int) {
+    const std::int64_t groups = row * blocks * w.kind.groups;
     table.round(call.in[0].f32() + row * w.cols, w.cols, w.kind,
-                {.q = x.q + row * w.cols, .d = x.d + row * blocks, .side = x.side + row * blocks * w.kind.groups});
+                {.q = x.q + row * w.cols,
+                 .d = x.d + row * blocks,
+                 .side = x.side + groups,
+                 .base = x.base != nullptr ? x.base + groups : nullptr});
   });
   const PackedJob job{.w = &w,
                       .x = x,

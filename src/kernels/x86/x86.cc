@@ -13,21 +13,35 @@
 namespace knapsack {
 namespace {
 
-// CPUID leaf 1; clang 14's __builtin_cpu_supports does not know its name.
-bool has_f16c() {
-  unsigned a = 0;
-  unsigned b = 0;
-  unsigned c = 0;
-  unsigned d = 0;
-  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+struct Registers {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+};
+Registers cpuid(unsigned leaf, unsigned subleaf) {
+  Registers r;
+  __get_cpuid_count(leaf, subleaf, &r.a, &r.b, &r.c, &r.d);  // zeros where there is no such leaf
+  return r;
 }
+
+// clang 14's __builtin_cpu_supports does not know the names of these two. That the system keeps the registers is asked
+// with those which it knows.
+bool has_f16c() { return (cpuid(1, 0).c & bit_F16C) != 0; }
+bool has_avxvnni() { return cpuid(7, 0).a >= 1 && (cpuid(7, 1).a & bit_AVXVNNI) != 0; }
 
 bool runs_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c(); }
 
-void overlay_avx2(KernelTable& table) {
-  table[Op::linear].run = [](const OpCall& call) { ref::linear(call, avx2_matmul(), avx2_packed()); };
-  table[Op::head_linear].run = [](const OpCall& call) { ref::head_linear(call, avx2_matmul()); };
-  table[Op::moe].run = [](const OpCall& call) { ref::moe(call, avx2_matmul(), avx2::gate); };
+bool runs_avxvnni() { return runs_avx2() && has_avxvnni(); }
+bool runs_avx512() {
+  return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+bool runs_avx512vnni() { return runs_avx512() && __builtin_cpu_supports("avx512vnni"); }
+
+// What wider sets have nothing better for is AVX2's.
+template <const MatmulTable& (*matmul)(), const PackedTable& (*packed)()>
+void overlay(KernelTable& table) {
+  table[Op::linear].run = [](const OpCall& call) { ref::linear(call, matmul(), packed()); };
+  table[Op::head_linear].run = [](const OpCall& call) { ref::head_linear(call, matmul()); };
+  table[Op::moe].run = [](const OpCall& call) { ref::moe(call, matmul(), avx2::gate); };
   table[Op::attention] = {.run = avx2::attention, .scratch_bytes = avx2::attention_scratch};
   table[Op::rms_norm].run = avx2::rms_norm;
   table[Op::rope].run = avx2::rope;
@@ -37,12 +51,19 @@ void overlay_avx2(KernelTable& table) {
   table[Op::scale].run = avx2::scale;
 }
 
+template <const MatmulTable& (*matmul)(), const PackedTable& (*packed)()>
+constexpr IsaKernels kernels(Isa isa, bool (*runs)()) {
+  return {.isa = isa, .runs = runs, .overlay = overlay<matmul, packed>, .matmul = matmul, .packed = packed};
+}
+
 }  // namespace
 
 std::span<const IsaKernels> native_isas() {
   static constexpr std::array list{
-      IsaKernels{
-          .isa = Isa::avx2, .runs = runs_avx2, .overlay = overlay_avx2, .matmul = avx2_matmul, .packed = avx2_packed},
+      kernels<avx2_matmul, avx2_packed>(Isa::avx2, runs_avx2),
+      kernels<avx2_matmul, avxvnni_packed>(Isa::avxvnni, runs_avxvnni),
+      kernels<avx2_matmul, avx512_packed>(Isa::avx512, runs_avx512),
+      kernels<avx2_matmul, avx512vnni_packed>(Isa::avx512vnni, runs_avx512vnni),
   };
   return list;
 }

@@ -9,5 +9,8 @@ namespace knapsack {
 
 const MatmulTable& avx2_matmul();
 const PackedTable& avx2_packed();
+const PackedTable& avxvnni_packed();     // 256 bits
+const PackedTable& avx512_packed();      // F, BW, DQ, VL
+const PackedTable& avx512vnni_packed();  // and VNNI
 
 }  // namespace knapsack

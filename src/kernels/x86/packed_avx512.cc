@@ -1,0 +1,24 @@
+// The AVX-512 pieces of packed.h for CPUs without VNNI: maddubs, two panels at once.
+#include "kernels/x86/two_panels.h"
+#include "kernels/x86/x86.h"
+
+namespace knapsack {
+namespace {
+
+struct Two : TwoPanels {
+  static constexpr int tokens = 8;
+  static constexpr bool dots = false;
+};
+struct One : OnePanel {
+  static constexpr int tokens = 2;
+  static constexpr bool dots = false;
+};
+
+}  // namespace
+
+const PackedTable& avx512_packed() {
+  static constexpr PackedTable table{.round = round<false>, .panels = panels<Two, One>};
+  return table;
+}
+
+}  // namespace knapsack

@@ -1,0 +1,21 @@
+// The AVX-VNNI pieces of packed.h: AVX2 with vpdpbusd in its VEX form.
+#include "kernels/x86/packed_dot.h"
+#include "kernels/x86/x86.h"
+
+namespace knapsack {
+namespace {
+
+struct Vector : OnePanel {
+  static constexpr int tokens = 4;
+  static constexpr bool dots = true;
+  static KNAP_INLINE Ints dot(Ints sum, Ints codes, Ints q) { return _mm256_dpbusd_avx_epi32(sum, codes, q); }
+};
+
+}  // namespace
+
+const PackedTable& avxvnni_packed() {
+  static constexpr PackedTable table{.round = round<true>, .panels = panels<Vector, Vector>};
+  return table;
+}
+
+}  // namespace knapsack

@@ -1,0 +1,293 @@
+// The integer products of packed.h for every x86 instruction set: one body over V, a vector of one panel or of two.
+// Included by the packed_*.cc files only, each of which says what its V are and is compiled for its own ISA.
+//
+// A V has the types Ints and Floats, `panels`, `tokens` (at most of a tile, so that sums and results fill the
+// registers), `dots` and, where that is true, dot(sum, codes, q): sum + four products of unsigned codes with signed q
+// in each 32-bit lane. Where it is false maddubs multiplies and adds pairs in int16. How many such products fit there
+// before they must be widened: 127 * 2 * (2^bits - 1) each, so 8 of 4 bits, 4 of 5, 2 of 6; signed bytes go as |code| *
+// (q with code's sign), 127 * 128 * 2, one. For dot() signed bytes become unsigned by adding 128, and sums begin with
+// -128 * sum of q (PackedInput::base).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "kernels/packed.h"
+#include "kernels/x86/avx2.h"
+
+namespace knapsack {
+namespace {  // NOLINT(google-build-namespaces): avx2.h says why
+
+// A vector of one panel, in AVX2's instructions; a V adds `tokens`, `dots` and dot(). `next` is what lies between two
+// panels, which one has no need of.
+struct OnePanel {
+  using Ints = __m256i;
+  using Floats = __m256;
+  static constexpr int panels = 1;
+  static KNAP_INLINE Ints load(const std::byte* p, std::int64_t /*next*/) { return load_32_bytes(p); }
+  static KNAP_INLINE Floats load_factors(const std::byte* p, std::int64_t /*next*/) { return load_halves(p); }
+  static KNAP_INLINE Ints bytes(char v) { return _mm256_set1_epi8(v); }
+  static KNAP_INLINE Ints lanes(std::int32_t v) { return _mm256_set1_epi32(v); }
+  static KNAP_INLINE Ints zeros() { return _mm256_setzero_si256(); }
+  static KNAP_INLINE Ints both(Ints a, Ints b) { return _mm256_and_si256(a, b); }
+  static KNAP_INLINE Ints either(Ints a, Ints b) { return _mm256_or_si256(a, b); }
+  static KNAP_INLINE Ints flip(Ints a, Ints b) { return _mm256_xor_si256(a, b); }
+  template <int by>
+  static KNAP_INLINE Ints right(Ints a) {
+    return by >= 0 ? _mm256_srli_epi16(a, by & 15) : _mm256_slli_epi16(a, -by & 15);
+  }
+  static KNAP_INLINE Ints magnitude(Ints a) { return _mm256_abs_epi8(a); }
+  static KNAP_INLINE Ints with_sign(Ints a, Ints of) { return _mm256_sign_epi8(a, of); }
+  static KNAP_INLINE Ints pairs(Ints codes, Ints q) { return _mm256_maddubs_epi16(codes, q); }
+  static KNAP_INLINE Ints add_pairs(Ints a, Ints b) { return _mm256_add_epi16(a, b); }
+  static KNAP_INLINE Ints widen(Ints pairs) { return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)); }
+  static KNAP_INLINE Ints add(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
+  static KNAP_INLINE Floats to_floats(Ints a) { return _mm256_cvtepi32_ps(a); }
+  static KNAP_INLINE Floats all(const float* v) { return _mm256_broadcast_ss(v); }
+  static KNAP_INLINE Floats none() { return _mm256_setzero_ps(); }
+  static KNAP_INLINE Floats multiply(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
+  static KNAP_INLINE Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
+  // The first `count` rows, plus those of bias where there is one.
+  static KNAP_INLINE void store(float* out, const float* bias, std::int64_t count, Floats y) {
+    if (count >= packed_rows) {
+      if (bias != nullptr) y = _mm256_add_ps(y, _mm256_loadu_ps(bias));
+      _mm256_storeu_ps(out, y);
+      return;
+    }
+    const __m256i mask = first_lanes(count);
+    if (bias != nullptr) y = _mm256_add_ps(y, _mm256_maskload_ps(bias, mask));
+    _mm256_maskstore_ps(out, mask, y);
+  }
+};
+
+// Vector v (0 to 7) of a block's codes: byte 4r + c is column 4v + c of row r.
+template <class V, int bits, int v>
+KNAP_INLINE typename V::Ints codes_of(const std::byte* p, std::int64_t next) {
+  if constexpr (bits == 8) {
+    return V::load(p + 32 * v, next);
+  } else {
+    const typename V::Ints two = V::load(p + 32 * (v % 4), next);
+    typename V::Ints codes = V::both(V::template right<v / 4 * 4>(two), V::bytes(15));
+    if constexpr (bits == 5)
+      codes = V::either(codes, V::both(V::template right<v - 4>(V::load(p + 128, next)), V::bytes(16)));
+    if constexpr (bits == 6)
+      codes = V::either(
+          codes, V::both(V::template right<2 * (v % 4) - 4>(V::load(p + 128 + 32 * (v / 4), next)), V::bytes(48)));
+    return codes;
+  }
+}
+
+// Columns 4v..4v+3 of a token's block, in every row's place.
+template <class V>
+KNAP_INLINE typename V::Ints four_of(const std::int8_t* q, int v) {
+  return V::lanes(load_unaligned<std::int32_t>(reinterpret_cast<const std::byte*>(q) + 4 * v));
+}
+
+// Pairs of products, or sums of four, of vector v with T tokens added to those before; `first`: there are none.
+template <class V, int bits, int T, int v, bool first>
+KNAP_INLINE void multiply(const std::byte* p, std::int64_t next, const std::int8_t* q, std::int64_t stride,
+                          typename V::Ints* sums) {
+  typename V::Ints w = codes_of<V, bits, v>(p, next);
+  if constexpr (V::dots) {
+    if constexpr (bits == 8) w = V::flip(w, V::bytes(-128));
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) sums[t] = V::dot(sums[t], w, four_of<V>(q + t * stride, v));
+  } else {
+    const typename V::Ints size = bits == 8 ? V::magnitude(w) : w;
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) {
+      typename V::Ints x = four_of<V>(q + t * stride, v);
+      if constexpr (bits == 8) x = V::with_sign(x, w);
+      const typename V::Ints product = V::pairs(size, x);
+      sums[t] = first ? product : V::add_pairs(sums[t], product);
+    }
+  }
+}
+
+// `count` vectors from `first` on, one after the other; `fresh`: sums hold nothing yet.
+template <class V, int bits, int T, int first, int count, bool fresh>
+KNAP_INLINE void multiply_run(const std::byte* p, std::int64_t next, const std::int8_t* q, std::int64_t stride,
+                              typename V::Ints* sums) {
+  multiply<V, bits, T, first, fresh>(p, next, q, stride, sums);
+  if constexpr (count > 1) multiply_run<V, bits, T, first + 1, count - 1, false>(p, next, q, stride, sums);
+}
+
+// sums[t] = the products of vectors [first, first + count) with T tokens, in int32 by row; those of dot() are added to
+// what is there.
+template <class V, int bits, int T, int first, int count, bool fresh = true>
+KNAP_INLINE void products(const std::byte* p, std::int64_t next, const std::int8_t* q, std::int64_t stride,
+                          typename V::Ints* sums) {
+  if constexpr (V::dots) {
+    multiply_run<V, bits, T, first, count, false>(p, next, q, stride, sums);
+  } else {
+    constexpr int fit = bits == 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 1;
+    constexpr int run = fit < count ? fit : count;
+    typename V::Ints pairs[T];
+    multiply_run<V, bits, T, first, run, true>(p, next, q, stride, pairs);
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) {
+      const typename V::Ints wide = V::widen(pairs[t]);
+      sums[t] = fresh ? wide : V::add(sums[t], wide);
+    }
+    if constexpr (count > run) products<V, bits, T, first + run, count - run, false>(p, next, q, stride, sums);
+  }
+}
+
+// One vector's panels with T tokens from `token` on.
+template <class V, int bits, int groups, bool min, int T>
+KNAP_INLINE void tile(const PackedJob& job, std::int64_t panel, std::int64_t token) {
+  constexpr PackedKind kind{.bits = bits, .groups = groups, .min = min};
+  const std::int64_t cols = job.w->cols;
+  const std::int64_t blocks = cols / packed_block;
+  const std::int64_t next = job.w->panel_bytes();
+  const std::byte* p = job.w->data.get() + panel * next;
+  const std::int8_t* q = job.x.q + token * cols;
+  const float* d = job.x.d + token * blocks;
+  const float* side = job.x.side + token * blocks * groups;
+  typename V::Floats y[T];
+#pragma GCC unroll 8
+  for (int t = 0; t < T; ++t) y[t] = V::none();
+  for (std::int64_t b = 0; b < blocks; ++b, p += kind.block_bytes(), q += packed_block) {
+    if constexpr (T == 1) {
+      for (int of = 0; of < V::panels; ++of)
+        for (int at = 0; at < kind.block_bytes(); at += 64) __builtin_prefetch(p + of * next + 1536 + at);
+    }
+    const std::byte* factors = p + kind.code_bytes();
+#pragma GCC unroll 2
+    for (int g = 0; g < groups; ++g) {
+      typename V::Ints sums[T];
+      if constexpr (V::dots) {
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t)
+          sums[t] = bits == 8 ? V::lanes(job.x.base[((token + t) * blocks + b) * groups + g]) : V::zeros();
+      }
+      if constexpr (groups == 1) {
+        products<V, bits, T, 0, 8>(p, next, q, cols, sums);
+      } else if (g == 0) {
+        products<V, bits, T, 0, 4>(p, next, q, cols, sums);
+      } else {
+        products<V, bits, T, 4, 4>(p, next, q, cols, sums);
+      }
+      const typename V::Floats scale = V::load_factors(factors + 16 * g, next);
+#pragma GCC unroll 8
+      for (int t = 0; t < T; ++t) {
+        const typename V::Floats sum = V::to_floats(sums[t]);
+        const typename V::Floats step = V::all(d + t * blocks + b);
+        const typename V::Floats more = V::all(side + (t * blocks + b) * groups + g);
+        if constexpr (min) {
+          y[t] = V::fma(V::multiply(sum, step), scale, y[t]);
+          y[t] = V::fma(more, V::load_factors(factors + 16 * (groups + g), next), y[t]);
+        } else {
+          y[t] = V::fma(V::fma(sum, step, more), scale, y[t]);
+        }
+      }
+    }
+  }
+  const std::int64_t row = panel * packed_rows;
+  const std::int64_t count = std::min(V::panels * packed_rows, job.w->rows - row);
+  for (int t = 0; t < T; ++t)
+    V::store(job.y + (token + t) * job.y_stride + row, job.bias != nullptr ? job.bias + row : nullptr, count, y[t]);
+}
+
+// All tokens from `token` on, in tiles of T as long as there are so many, then of fewer: of each number with one panel
+// a vector, of each power of two with two panels, whose code is long.
+template <class V, int bits, int groups, bool min, int T>
+void all_tokens(const PackedJob& job, std::int64_t panel, std::int64_t token) {
+  for (; token + T <= job.tokens; token += T) tile<V, bits, groups, min, T>(job, panel, token);
+  if constexpr (T > 1)
+    if (token < job.tokens) all_tokens<V, bits, groups, min, V::panels == 1 ? T - 1 : T / 2>(job, panel, token);
+}
+
+template <int bits, int groups, bool min, class Last, class V>
+void panels_of(const PackedJob& job, std::int64_t begin, std::int64_t end) {
+  for (; begin + V::panels <= end; begin += V::panels) all_tokens<V, bits, groups, min, V::tokens>(job, begin, 0);
+  if constexpr (V::panels > 1)
+    if (begin < end) all_tokens<Last, bits, groups, min, Last::tokens>(job, begin, 0);
+}
+
+// Whether any format has such panels: only those are compiled.
+constexpr bool packed_kind_exists(int wanted_bits, int wanted_groups, bool wanted_min) {
+#define KNAP_LEVELS(id, bits, group, zero) \
+  if (wanted_bits == (bits) && wanted_groups == packed_block / (group) && wanted_min == ((zero) < 0)) return true;
+#include "tensor/levels.inc"
+#undef KNAP_LEVELS
+  return false;
+}
+
+using PanelsFn = void (*)(const PackedJob& job, std::int64_t begin, std::int64_t end);
+
+template <class V, class Last, int bits, int groups, bool min>
+constexpr PanelsFn panels_for() {
+  if constexpr (packed_kind_exists(bits, groups, min)) {
+    return panels_of<bits, groups, min, Last, V>;
+  } else {
+    return nullptr;
+  }
+}
+
+template <class V, class Last, int bits>
+constexpr std::array<PanelsFn, 4> panels_by_kind() {
+  return {panels_for<V, Last, bits, 1, false>(), panels_for<V, Last, bits, 1, true>(),
+          panels_for<V, Last, bits, 2, false>(), panels_for<V, Last, bits, 2, true>()};
+}
+
+// V for as many panels as it takes at once, Last for one that is left over.
+template <class V, class Last>
+void panels(const PackedJob& job, std::int64_t begin, std::int64_t end) {
+  static constexpr std::array table = {panels_by_kind<V, Last, 4>(), panels_by_kind<V, Last, 5>(),
+                                       panels_by_kind<V, Last, 6>(), panels_by_kind<V, Last, 8>()};
+  const PackedKind& kind = job.w->kind;
+  const auto row = static_cast<std::size_t>(kind.bits == 8 ? 3 : kind.bits - 4);
+  table[row][static_cast<std::size_t>(2 * (kind.groups - 1) + (kind.min ? 1 : 0))](job, begin, end);
+}
+
+KNAP_INLINE int lane_sum_int(__m256i v) {
+  __m128i four = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  four = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
+  return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 1)));
+}
+
+// `based`: for 8-bit codes, what sums of dot() begin with is written, too.
+template <bool based>
+void round(const float* x, std::int64_t cols, const PackedKind& kind, const PackedInput& out) {
+  const __m256 sign = _mm256_set1_ps(-0.0F);
+  const int factor = kind.side_factor();
+  for (std::int64_t b = 0; b < cols / packed_block; ++b, x += packed_block) {
+    __m256 in[4];
+    __m256 most = _mm256_setzero_ps();
+    __m256 odd = _mm256_setzero_ps();  // NaN where an x is no finite number
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      in[i] = _mm256_loadu_ps(x + 8 * i);
+      most = _mm256_max_ps(most, _mm256_andnot_ps(sign, in[i]));
+      odd = _mm256_add_ps(odd, _mm256_sub_ps(in[i], in[i]));
+    }
+    const bool finite = _mm256_movemask_ps(_mm256_cmp_ps(odd, odd, _CMP_UNORD_Q)) == 0;
+    const float largest = lane_max(most);
+    float inverse = finite && largest > 0 ? 127.0F / largest : 0.0F;
+    if (inverse > std::numeric_limits<float>::max()) inverse = 0;
+    const float d = !finite ? std::numeric_limits<float>::quiet_NaN() : inverse > 0 ? largest / 127.0F : 0.0F;
+    if (!finite) in[0] = in[1] = in[2] = in[3] = _mm256_setzero_ps();
+    const __m256 by = _mm256_set1_ps(inverse);
+    __m256i q[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(in[i], by));
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out.q + b * packed_block),
+                        _mm256_permutevar8x32_epi32(bytes, order));
+    out.d[b] = d;
+    const std::array<int, 2> half = {lane_sum_int(_mm256_add_epi32(q[0], q[1])),
+                                     lane_sum_int(_mm256_add_epi32(q[2], q[3]))};
+    for (int g = 0; g < kind.groups; ++g) {
+      const int sum = kind.groups == 1 ? half[0] + half[1] : half[static_cast<std::size_t>(g)];
+      out.side[b * kind.groups + g] = static_cast<float>(factor * sum) * d;
+      if constexpr (based)
+        if (kind.bits == 8) out.base[b * kind.groups + g] = -128 * sum;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace knapsack
