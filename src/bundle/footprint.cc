@@ -19,7 +19,7 @@ Footprint footprint(const Bundle& bundle, std::int64_t ctx, DType kv, bool exact
   std::set<const Weight*> seen;
   if (!exact)
     for (const Weight* weight : packable(*bundle.prefill))
-      if (seen.insert(weight).second) result.weights += packed_bytes(weight->dtype, weight->shape[0], weight->shape[1]);
+      if (seen.insert(weight).second) result.weights += packed_bytes(*weight);
   for (const auto* program : {bundle.prefill.get(), bundle.decode.get()})
     for (const auto& weight : program->weights)
       if (seen.insert(weight.get()).second) result.weights += weight->bytes();

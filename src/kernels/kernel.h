@@ -44,7 +44,7 @@ struct Operand {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   const Weight* weight = nullptr;
-  const PackedMatrix* packed = nullptr;  // the weight, for integer products; null: float products
+  const PackedMatrix* packed = nullptr;  // the weight (experts: an array), for integer products; null: float ones
   const StateView* state = nullptr;
   [[nodiscard]] float* f32() const { return reinterpret_cast<float*>(data); }
   [[nodiscard]] std::int32_t* i32() const { return reinterpret_cast<std::int32_t*>(data); }

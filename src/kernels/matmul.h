@@ -73,7 +73,7 @@ using GateFn = void (*)(std::int64_t act, const float* gate, const float* up, fl
 namespace ref {
 void linear(const OpCall& call, const MatmulTable& table, const PackedTable& packed);
 void head_linear(const OpCall& call, const MatmulTable& table);
-void moe(const OpCall& call, const MatmulTable& table, GateFn gate);
+void moe(const OpCall& call, const MatmulTable& table, const PackedTable& packed, GateFn gate);
 }  // namespace ref
 
 }  // namespace knapsack

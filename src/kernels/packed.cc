@@ -162,10 +162,12 @@ std::optional<PackedKind> packed_kind(DType dtype) {
                     .zero = std::max(0, f.levels_zero)};
 }
 
-std::int64_t packed_bytes(DType dtype, std::int64_t row_count, std::int64_t cols) {
-  const std::optional<PackedKind> kind = packed_kind(dtype);
-  if (!kind || cols % packed_block != 0) return 0;
-  return PackedMatrix{.kind = *kind, .rows = row_count, .cols = cols, .data = nullptr}.bytes();
+std::int64_t packed_bytes(const Weight& weight) {
+  const std::optional<PackedKind> kind = packed_kind(weight.dtype);
+  const auto dimensions = weight.shape.size();
+  if (!kind || dimensions < 2 || weight.cols() % packed_block != 0) return 0;
+  const PackedMatrix one{.kind = *kind, .rows = weight.shape[dimensions - 2], .cols = weight.cols(), .data = nullptr};
+  return one.bytes() * (dimensions == 3 ? weight.shape[0] : 1);
 }
 
 std::unique_ptr<PackedMatrix> pack(DType dtype, const std::byte* w, std::int64_t row_count, std::int64_t cols,

@@ -18,6 +18,7 @@
 #include <span>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "base/threads.h"
 #include "kernels/kernel.h"
@@ -58,8 +59,8 @@ struct PackedMatrix {
 
 // The kind that a format is packed as; absent: it has no levels.
 std::optional<PackedKind> packed_kind(DType dtype);
-// The size of the packed form; 0: there is none.
-std::int64_t packed_bytes(DType dtype, std::int64_t rows, std::int64_t cols);
+// The size of the packed form of a matrix, or of all experts' matrices; 0: there is none.
+std::int64_t packed_bytes(const Weight& weight);
 // Null when the matrix cannot be packed: no levels, columns that are no multiple of 32, or a scale or min that f16
 // cannot hold (those of K formats are products, and are rounded to f16 here). Throws bad_alloc.
 std::unique_ptr<PackedMatrix> pack(DType dtype, const std::byte* w, std::int64_t rows, std::int64_t cols,
@@ -87,18 +88,20 @@ struct PackedJob {
 // The packed form of a model's weights, by the weight they were made from. Made before a program runs, then only read.
 class PackedWeights {
  public:
-  void add(const Weight* weight, std::unique_ptr<PackedMatrix> packed) {
-    bytes_ += packed->bytes();
+  // `packed`: the matrix, or that of each expert.
+  void add(const Weight* weight, std::vector<PackedMatrix> packed) {
+    for (const PackedMatrix& matrix : packed) bytes_ += matrix.bytes();
     map_.insert_or_assign(weight, std::move(packed));
   }
+  // The first of them; null: none.
   [[nodiscard]] const PackedMatrix* find(const Weight* weight) const {
     const auto at = map_.find(weight);
-    return at == map_.end() ? nullptr : at->second.get();
+    return at == map_.end() ? nullptr : at->second.data();
   }
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
 
  private:
-  std::unordered_map<const Weight*, std::unique_ptr<PackedMatrix>> map_;
+  std::unordered_map<const Weight*, std::vector<PackedMatrix>> map_;
   std::int64_t bytes_ = 0;
 };
 

@@ -10,14 +10,15 @@ namespace knapsack {
 std::vector<const Weight*> packable(const Program& program) {
   std::vector<const Weight*> found;
   for (const ProgramOp& op : program.ops) {
-    if (op.op != Op::linear) continue;
-    const Slot& slot = program.slots[static_cast<std::size_t>(op.in[1])];
-    if (slot.kind != SlotKind::weight) continue;
-    const Weight* w = program.weights[static_cast<std::size_t>(slot.index)].get();
-    // GPTQ and AWQ checkpoints are defined by what float activations give.
-    if (w->dtype == DType::G4 || w->dtype == DType::G8) continue;
-    if (w->shape.size() != 2 || w->slabs.size() != 1 || packed_bytes(w->dtype, w->shape[0], w->shape[1]) == 0) continue;
-    if (std::find(found.begin(), found.end(), w) == found.end()) found.push_back(w);
+    if (op.op != Op::linear && op.op != Op::moe) continue;
+    for (const int in : op.in) {
+      const Slot& slot = program.slots[static_cast<std::size_t>(in)];
+      if (slot.kind != SlotKind::weight) continue;
+      const Weight* w = program.weights[static_cast<std::size_t>(slot.index)].get();
+      // GPTQ and AWQ checkpoints are defined by what float activations give.
+      if (w->dtype == DType::G4 || w->dtype == DType::G8 || packed_bytes(*w) == 0) continue;
+      if (std::find(found.begin(), found.end(), w) == found.end()) found.push_back(w);
+    }
   }
   return found;
 }
@@ -25,14 +26,23 @@ std::vector<const Weight*> packable(const Program& program) {
 Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, ThreadPool& pool) {
   auto packed = std::make_unique<PackedWeights>();
   for (const Weight* w : packable(program)) {
+    const std::size_t dimensions = w->shape.size();
+    const std::int64_t count = dimensions == 3 ? w->shape[0] : 1;
+    const std::int64_t rows = w->shape[dimensions - 2];
+    const auto bytes = static_cast<std::size_t>(rows * w->row_size());
     try {
-      auto matrix = pack(w->dtype, w->slab(0), w->shape[0], w->shape[1], pool);
-      if (matrix == nullptr) continue;
-      packed->add(w, std::move(matrix));
+      std::vector<PackedMatrix> matrices;
+      for (std::int64_t i = 0; i < count; ++i) {
+        auto matrix = pack(w->dtype, w->slab(i), rows, w->cols(), pool);
+        if (matrix == nullptr) break;
+        matrices.push_back(std::move(*matrix));
+      }
+      if (std::ssize(matrices) < count) continue;
+      packed->add(w, std::move(matrices));
     } catch (const std::bad_alloc&) {
       return out_of_resource("{}: {} MiB for its repacked form are not to be had", w->name, w->bytes() >> 20);
     }
-    release_pages({w->slab(0), static_cast<std::size_t>(w->bytes())});
+    for (std::int64_t i = 0; i < count; ++i) release_pages({w->slab(i), bytes});
   }
   return packed;
 }

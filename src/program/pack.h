@@ -10,8 +10,8 @@
 
 namespace knapsack {
 
-// Every matrix that a linear op of the program multiplies with and whose format has levels, each once; not those of
-// GPTQ and AWQ checkpoints.
+// Every weight that a linear or moe op of the program multiplies with and whose format has levels, each once; not those
+// of GPTQ and AWQ checkpoints.
 std::vector<const Weight*> packable(const Program& program);
 // Those matrices packed; the mapped file's pages they were read from are let go. The others stay as they are and are
 // multiplied as floats. A failure is out of memory.

@@ -10,7 +10,7 @@ namespace {
 double number(std::int64_t value) { return static_cast<double>(value); }
 
 double read_bytes(const Operand& operand) {
-  return number(operand.packed != nullptr ? operand.packed->bytes() : operand.weight->bytes());
+  return number(operand.packed != nullptr ? packed_bytes(*operand.weight) : operand.weight->bytes());
 }
 
 double activation_bytes(const OpCall& call) {

@@ -72,28 +72,37 @@ struct RunOptions {
   std::int64_t chunk = 128;
   int threads = 1;
   Isa isa = Isa::scalar;
-  std::optional<DType> recode{};  // store the matrices of linear ops so, where their columns allow
+  std::optional<DType> recode{};  // store the matrices of linear and moe ops so, where columns allow
   bool packed = false;            // integer products
 };
 
-// The program with its linear ops' matrices encoded anew.
+// The program with the matrices of its linear and moe ops encoded anew.
 inline std::shared_ptr<const Program> recoded(const Program& program, DType dtype) {
   auto made = std::make_shared<Program>(program);
   for (const ProgramOp& op : made->ops) {
-    if (op.op != Op::linear) continue;
-    auto& weight = made->weights[static_cast<std::size_t>(made->slots[static_cast<std::size_t>(op.in[1])].index)];
-    if (weight->dtype == dtype || weight->shape.size() != 2 || weight->cols() % format(dtype).block != 0) continue;
-    std::vector<float> values(static_cast<std::size_t>(weight->elements()));
-    const FormatInfo& from = format(weight->dtype);
-    from.decode(weight->slab(0), values.data(), weight->elements() / from.block);
-    auto bytes = std::make_shared<std::vector<std::byte>>(
-        static_cast<std::size_t>(weight->shape[0] * row_bytes(dtype, weight->cols())));
-    format(dtype).encode(values.data(), bytes->data(), weight->elements() / format(dtype).block);
-    auto coded = std::make_shared<Weight>(*weight);
-    coded->dtype = dtype;
-    coded->slabs = {bytes->data()};
-    coded->owners = {bytes};
-    weight = std::move(coded);
+    if (op.op != Op::linear && op.op != Op::moe) continue;
+    for (const int in : op.in) {
+      const Slot& slot = made->slots[static_cast<std::size_t>(in)];
+      if (slot.kind != SlotKind::weight) continue;
+      auto& weight = made->weights[static_cast<std::size_t>(slot.index)];
+      const auto dimensions = weight->shape.size();
+      if (weight->dtype == dtype || dimensions < 2 || weight->cols() % format(dtype).block != 0) continue;
+      const std::int64_t matrices = dimensions == 3 ? weight->shape[0] : 1;
+      const std::int64_t size = weight->elements() / matrices;
+      std::vector<float> values(static_cast<std::size_t>(size));
+      const FormatInfo& from = format(weight->dtype);
+      const std::int64_t size_coded = size / weight->cols() * row_bytes(dtype, weight->cols());
+      auto bytes = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(matrices * size_coded));
+      for (std::int64_t i = 0; i < matrices; ++i) {
+        from.decode(weight->slab(i), values.data(), size / from.block);
+        format(dtype).encode(values.data(), bytes->data() + i * size_coded, size / format(dtype).block);
+      }
+      auto coded = std::make_shared<Weight>(*weight);
+      coded->dtype = dtype;
+      coded->slabs = {bytes->data()};
+      coded->owners = {bytes};
+      weight = std::move(coded);
+    }
   }
   return made;
 }
@@ -117,6 +126,17 @@ class Model {
 
   [[nodiscard]] const Imported& imported() const { return imported_; }
   [[nodiscard]] std::int64_t packed_bytes() const { return packed_ == nullptr ? 0 : packed_->bytes(); }
+  // Whether every weight of that op is packed.
+  [[nodiscard]] bool packs(Op op) const {
+    bool all = packed_ != nullptr;
+    for (const ProgramOp& each : program_->ops)
+      for (const int in : each.in) {
+        const Slot& slot = program_->slots[static_cast<std::size_t>(in)];
+        if (each.op != op || slot.kind != SlotKind::weight) continue;
+        all = all && packed_->find(program_->weights[static_cast<std::size_t>(slot.index)].get()) != nullptr;
+      }
+    return all;
+  }
   [[nodiscard]] std::int64_t vocab() const { return imported_.graph.value(imported_.graph.output()).cols; }
   Executor& executor() { return *executor_; }
 

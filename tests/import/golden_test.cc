@@ -88,6 +88,7 @@ TEST_P(GoldenTest, IntegerProducts) {
         Model model(golden.folder, length(golden.ids_a),
                     {.chunk = chunk, .threads = threads, .isa = isa, .recode = dtype, .packed = packed});
         EXPECT_EQ(model.packed_bytes() > 0, packed);
+        EXPECT_EQ(model.packs(Op::moe), packed);
         experts = model.imported().config.experts;
         return model.logits(golden.ids_a);
       };

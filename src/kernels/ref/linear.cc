@@ -1,31 +1,17 @@
 #include "kernels/matmul.h"
 #include "kernels/ref/ref.h"
-#include "kernels/ref/scratch.h"
+#include "kernels/ref/rounded.h"
 
 namespace knapsack::ref {
 namespace {
 
-PackedInput cut(Scratch& scratch, const PackedMatrix& w, std::int64_t tokens) {
-  const std::int64_t blocks = w.cols / packed_block;
-  return {.q = scratch.take<std::int8_t>(tokens * w.cols),
-          .d = scratch.take<float>(tokens * blocks),
-          .side = scratch.take<float>(tokens * blocks * w.kind.groups),
-          .base = w.kind.bits == 8 ? scratch.take<std::int32_t>(tokens * blocks * w.kind.groups) : nullptr};
-}
-
 void packed_linear(const OpCall& call, const PackedTable& table) {
   const PackedMatrix& w = *call.in[1].packed;
   const std::int64_t tokens = call.in[0].rows;
-  const std::int64_t blocks = w.cols / packed_block;
   Scratch scratch(call.scratch);
-  const PackedInput x = cut(scratch, w, tokens);
+  const PackedInput x = take_rounded(scratch, w, tokens);
   for_rows(call, tokens, [&](std::int64_t row, int) {
-    const std::int64_t groups = row * blocks * w.kind.groups;
-    table.round(call.in[0].f32() + row * w.cols, w.cols, w.kind,
-                {.q = x.q + row * w.cols,
-                 .d = x.d + row * blocks,
-                 .side = x.side + groups,
-                 .base = x.base != nullptr ? x.base + groups : nullptr});
+    table.round(call.in[0].f32() + row * w.cols, w.cols, w.kind, from_row(x, w, row));
   });
   const PackedJob job{.w = &w,
                       .x = x,
@@ -41,7 +27,7 @@ void packed_linear(const OpCall& call, const PackedTable& table) {
 std::size_t linear_scratch(const OpCall& shape, std::int64_t, int threads) {
   if (shape.in[1].packed == nullptr) return matmul_scratch_bytes(shape.in[0].rows, shape.in[0].cols, threads);
   Scratch scratch;
-  cut(scratch, *shape.in[1].packed, shape.in[0].rows);
+  take_rounded(scratch, *shape.in[1].packed, shape.in[0].rows);
   return scratch.used();
 }
 

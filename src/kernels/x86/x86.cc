@@ -41,7 +41,7 @@ template <const MatmulTable& (*matmul)(), const PackedTable& (*packed)()>
 void overlay(KernelTable& table) {
   table[Op::linear].run = [](const OpCall& call) { ref::linear(call, matmul(), packed()); };
   table[Op::head_linear].run = [](const OpCall& call) { ref::head_linear(call, matmul()); };
-  table[Op::moe].run = [](const OpCall& call) { ref::moe(call, matmul(), avx2::gate); };
+  table[Op::moe].run = [](const OpCall& call) { ref::moe(call, matmul(), packed(), avx2::gate); };
   table[Op::attention] = {.run = avx2::attention, .scratch_bytes = avx2::attention_scratch};
   table[Op::rms_norm].run = avx2::rms_norm;
   table[Op::rope].run = avx2::rope;
