@@ -147,6 +147,14 @@ def told(figure):
     return f"{figure['median']:.1f} ({figure['min']:.1f}-{figure['max']:.1f}){setting}"
 
 
+def table_row(row, names):
+    what = f"prefill {row['prompt']}" if row["prompt"] else f"decode {row['gen']} at depth {row['depth']}"
+    figures = [told(row["peers"][name]) if name in row["peers"] else "-" for name in names]
+    ratio = row["ratio"]
+    figures.append(f"{ratio['median']:.2f} ({ratio['min']:.2f}-{ratio['max']:.2f})" if ratio else "-")
+    return f"| {row['model']} | {what} | {row['threads']} | {told(row['knapsack'])} | {' | '.join(figures)} |"
+
+
 def markdown(rows, machine, version):
     names = list(dict.fromkeys(name for row in rows for name in row["peers"]))
     versions = dict.fromkeys(peer["version"] for row in rows for peer in row["peers"].values())
@@ -155,13 +163,7 @@ def markdown(rows, machine, version):
            f"{', '.join(versions) or 'no peer'}. Tokens/s: median (least-most) of the rounds; ratio to the best peer of the same round.",
            "", f"| model | case | threads | Knapsack | {' | '.join(names)} | ratio |".replace("|  |", "|"),
            "|---|---|---|---|" + "---|" * (len(names) + 1)]
-    for row in rows:
-        what = f"prefill {row['prompt']}" if row["prompt"] else f"decode {row['gen']} at depth {row['depth']}"
-        figures = [told(row["peers"][name]) if name in row["peers"] else "-" for name in names]
-        ratio = row["ratio"]
-        figures.append(f"{ratio['median']:.2f} ({ratio['min']:.2f}-{ratio['max']:.2f})" if ratio else "-")
-        out.append(f"| {row['model']} | {what} | {row['threads']} | {told(row['knapsack'])} | {' | '.join(figures)} |")
-    return "\n".join(out)
+    return "\n".join(out + [table_row(row, names) for row in rows])
 
 
 def numbers(text):
@@ -192,7 +194,13 @@ def main():
             parser.error(f"no peer {name}; there are {', '.join(PEERS)}")
     machine = json_of([options.knapsack, "devices", "measure", "--json", "-q"])
     version = json_of([options.knapsack, "version", "--json"])
-    rows = [row for model in options.models for threads in options.threads for row in compare(model, threads, options)]
+    rows = []
+    for model in options.models:
+        for threads in options.threads:
+            more = compare(model, threads, options)
+            rows += more
+            if len(options.models) * len(options.threads) > 1:  # what is cut off later has shown this
+                print("\n".join(table_row(row, list(row["peers"])) for row in more), file=sys.stderr)
     if options.json:
         json.dump({"results": rows, "machine": machine, "version": version}, sys.stdout, indent=1)
         print()

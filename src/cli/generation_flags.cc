@@ -32,7 +32,7 @@ void GenerationFlags::describe(Arguments& arguments) {
   arguments.integer("-c,--ctx", ctx_, 1, std::numeric_limits<std::int32_t>::max(),
                     "context in tokens, prompt and completion together (default: what the model was trained for, at "
                     "most 4096)");
-  arguments.choice("--kv", kv_, {"f16", "f32"}, "how the KV cache is stored");
+  kv_flag(arguments, kv_);
   exact_flag(arguments, exact_);
   arguments.texts("--stop", "TEXT", stop_, "stop before this text");
   arguments.flag("--ignore-eos", ignore_eos_, "go on after the model's end tokens");
@@ -98,7 +98,7 @@ Result<void> GenerationFlags::check_alone() const {
 SessionOptions GenerationFlags::session(std::shared_ptr<const Bundle> draft) const {
   SessionOptions options;
   options.ctx = ctx();
-  options.kv = kv_ == "f32" ? DType::F32 : DType::F16;
+  options.kv = kv_dtype(kv_);
   options.lookup = speculate_ == "lookup";
   options.draft = std::move(draft);
   options.guesses = guesses_.value_or(-1);

@@ -34,6 +34,11 @@ void model_argument(Arguments& arguments, std::string& target) {
   arguments.positional("MODEL", target, "a GGUF file or a Hugging Face folder").complete = Complete::model;
 }
 
+void kv_flag(Arguments& arguments, std::string& kv) {
+  arguments.choice("--kv", kv, {"f16", "f32", "q8_0"}, "how the KV cache is stored; q8_0 takes half of f16's memory");
+}
+DType kv_dtype(std::string_view kv) { return kv == "f32" ? DType::F32 : kv == "q8_0" ? DType::Q8_0 : DType::F16; }
+
 void exact_flag(Arguments& arguments, bool& exact) {
   arguments.flag("--exact", exact,
                  "multiply a GGUF's quantized weights with float activations: slower, and the logits are the "

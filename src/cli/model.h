@@ -21,6 +21,9 @@ void tokenizer_argument(Arguments& arguments, std::string& target);
 
 // --exact of every command that runs a model.
 void exact_flag(Arguments& arguments, bool& exact);
+// --kv of the commands that run a model, and what its word means.
+void kv_flag(Arguments& arguments, std::string& kv);
+DType kv_dtype(std::string_view kv);
 
 // Opens a model that is about to run, and says on stderr what is odd about it. What it merely lacks (a template, a
 // tokenizer) is told by the command that needs it.

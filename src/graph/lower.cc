@@ -1,6 +1,7 @@
 // lower(): the graph, flattened into a program with its arena planned. One slot a value; states keep one slot for
 // all their versions, since kv_write works in place.
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "graph/arena.h"
@@ -53,6 +54,8 @@ Result<void> plan(Program& program, const LowerOptions& options) {
   return {};
 }
 
+void cut_runs(StateInfo& state, std::int64_t at) { state.run = std::gcd(state.run, at); }
+
 }  // namespace
 
 Result<std::shared_ptr<const Program>> lower(const Graph& graph, const LowerOptions& options) {
@@ -77,7 +80,7 @@ Result<std::shared_ptr<const Program>> lower(const Graph& graph, const LowerOpti
     } else if (v.kind == ValueKind::state) {
       slot.kind = SlotKind::state;
       slot.index = v.state;
-      program->states.push_back({.name = v.name, .cols = v.cols});
+      program->states.push_back({.name = v.name, .cols = v.cols, .run = v.cols});
       state_slot.push_back(number);
     } else if (v.kind == ValueKind::input) {
       program->ids = number;
@@ -88,11 +91,18 @@ Result<std::shared_ptr<const Program>> lower(const Graph& graph, const LowerOpti
   for (std::size_t id = 0; id < slot_of.size(); ++id)
     if (slot_of[id] < 0) slot_of[id] = state_slot[static_cast<std::size_t>(graph.values()[id].state)];
 
+  const auto state_of = [&](const Node& node, std::size_t input) -> StateInfo& {
+    return program->states[static_cast<std::size_t>(graph.value(node.inputs[input]).state)];
+  };
   for (const Node& node : graph.list()) {
     if (node.op == Op::attention) {
-      const std::int64_t heads = node.attrs.i(Attr::kv_heads);
-      for (const std::size_t i : {1U, 2U})
-        program->states[static_cast<std::size_t>(graph.value(node.inputs[i]).state)].heads = heads;
+      const std::int64_t head_dim = node.attrs.i(Attr::head_dim);
+      for (const std::size_t i : {1U, 2U}) state_of(node, i).heads = node.attrs.i(Attr::kv_heads);
+      cut_runs(state_of(node, 1), head_dim);
+      cut_runs(state_of(node, 2), node.attrs.i(Attr::v_stride, node.attrs.i(Attr::v_dim, head_dim)));
+    } else if (node.op == Op::kv_write) {
+      cut_runs(state_of(node, 1), node.attrs.i(Attr::col));
+      cut_runs(state_of(node, 1), graph.value(node.inputs[0]).cols);
     }
     ProgramOp op{.op = node.op, .name = node.name, .attrs = node.attrs};
     for (const ValueId id : node.inputs) op.in.push_back(slot_of[static_cast<std::size_t>(id)]);

@@ -20,14 +20,15 @@ namespace knapsack {
 
 // The KV rows of one state: pages of `page_tokens` positions each, page[slot * pages_per_slot + p]. In a page the heads
 // follow each other, each with its rows of `head_cols` columns one after the other: attention reads one head at a time,
-// and reads it straight on.
+// and reads it straight on. Of Q8_0 only whole blocks have a place: `col` is a multiple of 32 then, as all runs of
+// columns are that are written or read.
 struct StateView {
   std::span<std::byte* const> pages;
   std::int64_t pages_per_slot = 0;
   std::int64_t page_tokens = 0;
   std::int64_t cols = 0;
   std::int64_t head_cols = 0;  // divides cols
-  DType dtype = DType::F16;    // F16 or F32
+  DType dtype = DType::F16;    // F16, F32 or Q8_0
   // From there to the end of its head, columns lie side by side; the next position's are row_stride() bytes on.
   [[nodiscard]] std::byte* at(std::int64_t slot, std::int64_t position, std::int64_t col = 0) const {
     return pages[static_cast<std::size_t>(slot * pages_per_slot + position / page_tokens)] +

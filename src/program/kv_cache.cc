@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "base/check.h"
@@ -17,7 +18,10 @@ Error too_large(double wanted_mib, std::int64_t slots, std::int64_t ctx, DType d
   const std::string sequences = slots == 1 ? "" : fmt::format(" for each of {} sequences", slots);
   return out_of_resource(
       "the KV cache of {} tokens{} in {} needs {:.0f} MiB, more memory than there is; use a smaller --ctx{}", ctx,
-      sequences, name(dtype), wanted_mib, dtype == DType::F32 ? " or --kv f16" : "");
+      sequences, name(dtype), wanted_mib,
+      dtype == DType::F32   ? " or --kv f16"
+      : dtype == DType::F16 ? " or --kv q8_0"
+                            : "");
 }
 
 }  // namespace
@@ -25,8 +29,16 @@ Error too_large(double wanted_mib, std::int64_t slots, std::int64_t ctx, DType d
 void KvCache::Unmap::operator()(std::byte* p) const { munmap(p, bytes); }
 
 Result<KvCache> KvCache::create(std::span<const StateInfo> states, std::int64_t slots, std::int64_t ctx, DType dtype) {
-  CHECK(slots > 0 && ctx > 0 && (dtype == DType::F16 || dtype == DType::F32));
-  for (const StateInfo& state : states) CHECK(state.heads > 0 && state.cols % state.heads == 0);
+  CHECK(slots > 0 && ctx > 0 && (dtype == DType::F16 || dtype == DType::F32 || dtype == DType::Q8_0));
+  for (const StateInfo& state : states) {
+    CHECK(state.heads > 0 && state.cols % state.heads == 0);
+    const std::int64_t run = std::gcd(state.run, state.cols / state.heads);
+    if (run % format(dtype).block != 0)
+      return unsupported(
+          "this model's KV cache has heads or parts of {} columns, and {} is made for {} at a time; use "
+          "--kv f16",
+          run, name(dtype), format(dtype).block);
+  }
   KvCache cache;
   cache.ctx_ = ctx;
   cache.slots_ = slots;

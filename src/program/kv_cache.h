@@ -17,8 +17,9 @@ class KvCache {
  public:
   static constexpr std::int64_t page_tokens = 64;
 
-  // dtype: F16 or F32. The memory is reserved at once and touched as it is written. More than the machine (or the
-  // cgroup) has is an out_of_resource error that says how much and what to reduce.
+  // dtype: F16, F32 or Q8_0; the last is `unsupported` where columns come in runs that are no multiples of 32. The
+  // memory is reserved at once and touched as it is written. More than the machine (or the cgroup) has is an
+  // out_of_resource error that says how much and what to reduce.
   static Result<KvCache> create(std::span<const StateInfo> states, std::int64_t slots, std::int64_t ctx, DType dtype);
 
   [[nodiscard]] const StateView& state(int index) const { return views_[static_cast<std::size_t>(index)]; }

@@ -86,8 +86,8 @@ Engine::Engine(std::shared_ptr<const Bundle> bundle, KvCache kv, std::shared_ptr
 Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Bundle> bundle, const EngineOptions& options) {
   CHECK(bundle->prefill && bundle->decode && bundle->vocab > 0);
   CHECK(bundle->decode->max_tokens == bundle->decode->max_selected);
-  if (options.kv != DType::F16 && options.kv != DType::F32)
-    return usage_error("the KV cache is kept as F16 or F32, not {}", name(options.kv));
+  if (options.kv != DType::F16 && options.kv != DType::F32 && options.kv != DType::Q8_0)
+    return usage_error("the KV cache is kept as F16, F32 or Q8_0, not {}", name(options.kv));
   auto pool = options.pool;
   if (pool == nullptr) {
     TRY(pool, make_pool(options.threads));

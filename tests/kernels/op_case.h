@@ -75,24 +75,32 @@ class CaseStates {
                    .cols = c.states[s],
                    .head_cols = c.states[s] / heads,
                    .dtype = c.kv};
-      for (std::size_t i = 0; s < c.history.size() && i < c.history[s].size(); ++i)
-        put(s, static_cast<std::int64_t>(i), c.history[s][i]);
+      for (std::int64_t i = 0; s < c.history.size() && i < std::ssize(c.history[s]); i += unit(s))
+        put(s, i, c.history[s].data() + i);
     }
   }
   [[nodiscard]] const StateView* view(int s) const { return &views_[static_cast<std::size_t>(s)]; }
   [[nodiscard]] float get(std::size_t s, std::int64_t index) const {
-    const std::byte* at = views_[s].at(0, index / views_[s].cols, index % views_[s].cols);
-    return views_[s].dtype == DType::F32 ? load_unaligned<float>(at) : half_to_float(load_unaligned<std::uint16_t>(at));
+    const std::int64_t first = index / unit(s) * unit(s);
+    std::array<float, 32> values{};
+    format(views_[s].dtype).decode(place(s, first), values.data(), 1);
+    return values[static_cast<std::size_t>(index - first)];
   }
 
  private:
-  void put(std::size_t s, std::int64_t index, float value) {
-    std::byte* at = views_[s].at(0, index / views_[s].cols, index % views_[s].cols);
-    const std::uint16_t half = float_to_half(value);
-    if (views_[s].dtype == DType::F32)
-      std::memcpy(at, &value, 4);
-    else
-      std::memcpy(at, &half, 2);
+  [[nodiscard]] std::int64_t unit(std::size_t s) const { return format(views_[s].dtype).block; }
+  [[nodiscard]] std::byte* place(std::size_t s, std::int64_t index) const {
+    return views_[s].at(0, index / views_[s].cols, index % views_[s].cols);
+  }
+  void put(std::size_t s, std::int64_t index, const float* values) {
+    if (views_[s].dtype == DType::F16) {
+      const std::uint16_t half = float_to_half(*values);
+      std::memcpy(place(s, index), &half, 2);
+    } else if (views_[s].dtype == DType::F32) {
+      std::memcpy(place(s, index), values, 4);
+    } else {
+      format(views_[s].dtype).encode(values, place(s, index), 1);
+    }
   }
 
   std::vector<std::vector<std::byte>> bytes_;

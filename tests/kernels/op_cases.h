@@ -78,6 +78,9 @@ inline void add_attention_cases(std::vector<OpCase>& cases) {
   cases.push_back(attention_case("attention mha f32", 4, 4, 8, DType::F32, scale(), 9, 0));
   cases.push_back(attention_case("attention gqa f16", 6, 2, 16, DType::F16, scale(), 7, 5));
   cases.push_back(attention_case("attention gqa of 64", 9, 3, 64, DType::F16, scale(), 3, 30));
+  cases.push_back(attention_case("attention gqa q8_0", 6, 2, 64, DType::Q8_0, scale(), 7, 5));
+  cases.push_back(attention_case("attention narrow values q8_0", 4, 2, 32, DType::Q8_0,
+                                 scale().set(Attr::v_dim, 21).set(Attr::v_stride, 32), 6, 4));
   cases.push_back(attention_case("attention mqa", 5, 1, 12, DType::F16, scale(), 9, 1));
   cases.push_back(attention_case("attention window", 4, 2, 8, DType::F32, scale().set(Attr::window, 5), 13, 2));
   cases.push_back(attention_case("attention window of one", 2, 2, 8, DType::F32, scale().set(Attr::window, 1), 5, 0));
@@ -228,12 +231,13 @@ inline std::vector<OpCase> all_op_cases() {
        .in = {activation(rows, 6, 27), constant(index_weight({5, 0, 3, 2, 1, 4}))},
        .out_cols = {6}});
   add_rope_cases(cases);
-  for (const DType kv : {DType::F32, DType::F16}) {
+  for (const DType kv : {DType::F32, DType::F16, DType::Q8_0}) {
+    const std::int64_t unit = kv == DType::Q8_0 ? 32 : 1;
     OpCase c{.name = "kv_write " + std::string(name(kv)), .op = Op::kv_write, .rows = rows, .kv = kv, .ctx = rows + 3};
-    c.attrs.set(Attr::col, 3);
-    c.in = {activation(rows, 10, 28), state(0)};
-    c.states = {16};
-    c.history = {random_floats(c.ctx * 16, 29)};
+    c.attrs.set(Attr::col, 3 * unit);
+    c.in = {activation(rows, 10 * unit, 28), state(0)};
+    c.states = {16 * unit};
+    c.history = {random_floats(c.ctx * 16 * unit, 29)};
     for (std::int32_t i = 0; i < rows; ++i) c.positions.push_back(i + 2);
     add(c);
   }

@@ -153,20 +153,21 @@ TEST(Overlay, KvWriteStoresTheSameBytes) {
   for (const Isa isa : fast_isas()) {
     SCOPED_TRACE(isa_name(isa));
     ThreadPool pool(2);
-    for (const DType dtype : {DType::F16, DType::F32}) {
-      auto x = random_floats(4 * 19, 8);
+    for (const DType dtype : {DType::F16, DType::F32, DType::Q8_0}) {
+      const std::int64_t unit = dtype == DType::Q8_0 ? 32 : 1;
+      auto x = random_floats(4 * 19 * unit, 8);
       x[0] = 1e-7F;
       x[1] = 1e6F;
-      const testing::State scalar(dtype, 24, 2, 2, 3);
-      const testing::State fast(dtype, 24, 2, 2, 3);
+      const testing::State scalar(dtype, 24 * unit, 2, 2, 3);
+      const testing::State fast(dtype, 24 * unit, 2, 2, 3);
       const std::vector<std::int32_t> positions = {63, 64, 5, 127};
       const std::vector<std::int32_t> slots = {0, 0, 1, 1};
       Attrs attrs;
-      attrs.set(Attr::col, 3);
+      attrs.set(Attr::col, 3 * unit);
       for (const auto& [each, state] : {std::pair{Isa::scalar, &scalar}, std::pair{isa, &fast}}) {
         Call call(Op::kv_write, 4, attrs);
-        call.activation(x.data(), 19).state(*state);
-        call.run(each, pool, 24, {.positions = positions, .slots = slots});
+        call.activation(x.data(), 19 * unit).state(*state);
+        call.run(each, pool, 24 * unit, {.positions = positions, .slots = slots});
       }
       EXPECT_TRUE(scalar == fast);
     }
@@ -181,11 +182,12 @@ struct AttentionCase {
 };
 
 const std::vector<AttentionCase> attention_cases = {
-    {"grouped", 9, 3, 64, 64, 64, 0, 0, DType::F16},        {"multi-head", 5, 5, 16, 16, 16, 0, 0, DType::F32},
-    {"multi-query", 4, 1, 256, 256, 256, 0, 0, DType::F16}, {"window", 4, 2, 32, 32, 32, 70, 0, DType::F16},
-    {"short window", 6, 2, 12, 12, 12, 3, 0, DType::F32},   {"softcap", 4, 2, 20, 20, 20, 0, 5, DType::F32},
-    {"latent", 7, 1, 72, 64, 64, 0, 0, DType::F16},         {"values apart", 3, 3, 24, 10, 16, 0, 0, DType::F32},
-    {"large group", 100, 1, 8, 8, 8, 0, 0, DType::F32},
+    {"grouped", 9, 3, 64, 64, 64, 0, 0, DType::F16},         {"multi-head", 5, 5, 16, 16, 16, 0, 0, DType::F32},
+    {"multi-query", 4, 1, 256, 256, 256, 0, 0, DType::F16},  {"window", 4, 2, 32, 32, 32, 70, 0, DType::F16},
+    {"short window", 6, 2, 12, 12, 12, 3, 0, DType::F32},    {"softcap", 4, 2, 20, 20, 20, 0, 5, DType::F32},
+    {"latent", 7, 1, 72, 64, 64, 0, 0, DType::F16},          {"values apart", 3, 3, 24, 10, 16, 0, 0, DType::F32},
+    {"large group", 100, 1, 8, 8, 8, 0, 0, DType::F32},      {"in 8 bits", 9, 3, 64, 64, 64, 0, 0, DType::Q8_0},
+    {"latent, 8 bits", 7, 1, 96, 64, 64, 0, 0, DType::Q8_0},
 };
 
 // Slot 0 has 200 positions, slot 1 has 3; keys and values written by kv_write.

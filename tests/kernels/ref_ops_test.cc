@@ -31,10 +31,20 @@ double weight(const OpCase& c, std::size_t input, std::int64_t row, std::int64_t
   return block[static_cast<std::size_t>(col % f.block)];
 }
 
+// values[index] as the KV cache keeps it; values begins with a whole block.
+double kept(DType kv, const float* values, std::int64_t index) {
+  if (kv == DType::F32) return values[index];
+  if (kv == DType::F16) return half_to_float(float_to_half(values[index]));
+  std::array<std::byte, 34> block{};
+  std::array<float, 32> out{};
+  format(kv).encode(values + index / 32 * 32, block.data(), 1);
+  format(kv).decode(block.data(), out.data(), 1);
+  return out[static_cast<std::size_t>(index % 32)];
+}
+
 double cached(const OpCase& c, std::size_t input, std::int64_t position, std::int64_t col) {
   const auto s = static_cast<std::size_t>(c.in[input].state);
-  const float v = c.history[s][static_cast<std::size_t>(position * c.states[s] + col)];
-  return c.kv == DType::F32 ? v : half_to_float(float_to_half(v));
+  return kept(c.kv, c.history[s].data() + position * c.states[s], col);
 }
 
 double act(std::int64_t kind, double x) {
@@ -132,12 +142,9 @@ Outputs kv_write(const OpCase& c) {
     for (std::int64_t col = 0; col < c.states[0]; ++col) row.push_back(cached(c, 1, p, col));
   }
   for (std::int64_t r = 0; r < c.rows; ++r)
-    for (std::int64_t col = 0; col < c.in[0].cols; ++col) {
-      const auto x = static_cast<float>(value(c, 0, r, col));
+    for (std::int64_t col = 0; col < c.in[0].cols; ++col)
       m[static_cast<std::size_t>(c.positions[static_cast<std::size_t>(r)])]
-       [static_cast<std::size_t>(col + c.attrs.i(Attr::col))] =
-           c.kv == DType::F32 ? x : half_to_float(float_to_half(x));
-    }
+       [static_cast<std::size_t>(col + c.attrs.i(Attr::col))] = kept(c.kv, c.in[0].f32.data() + r * c.in[0].cols, col);
   return {m};
 }
 

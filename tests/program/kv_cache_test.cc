@@ -9,7 +9,7 @@
 namespace knapsack {
 namespace {
 
-const std::vector<StateInfo> two_states{{"a", 6, 3}, {"b", 10, 1}};
+const std::vector<StateInfo> two_states{{"a", 6, 3, 2}, {"b", 10, 1, 10}};
 
 TEST(KvCache, EveryRowHasItsOwnPlace) {
   for (const std::int64_t ctx : {1, 63, 64, 65, 128, 200}) {
@@ -79,6 +79,22 @@ TEST(KvCache, MoreThanTheMachineHasIsRefusedWithTheFigure) {
     EXPECT_NE(kv.error().message.find("MiB"), std::string::npos) << kv.error().message;
     EXPECT_NE(kv.error().message.find("--ctx"), std::string::npos) << kv.error().message;
     EXPECT_NE(kv.error().message.find("--kv f16"), std::string::npos) << kv.error().message;
+  }
+}
+
+TEST(KvCache, EightBitsTakeWholeBlocks) {
+  auto kv =
+      KvCache::create(std::vector<StateInfo>{{.name = "k", .cols = 192, .heads = 3, .run = 64}}, 1, 65, DType::Q8_0);
+  ASSERT_TRUE(kv);
+  EXPECT_EQ(kv->bytes(), 128U * 192 / 32 * 34);
+  EXPECT_EQ(kv->state(0).at(0, 1) - kv->state(0).at(0, 0), 68);
+  EXPECT_EQ(kv->state(0).at(0, 0, 32) - kv->state(0).at(0, 0), 34);
+  for (const StateInfo& odd : {StateInfo{.name = "k", .cols = 192, .heads = 4, .run = 48},
+                               StateInfo{.name = "latent", .cols = 96, .heads = 1, .run = 16}}) {
+    auto refused = KvCache::create(std::vector<StateInfo>{odd}, 1, 65, DType::Q8_0);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Code::unsupported);
+    EXPECT_NE(refused.error().message.find("--kv f16"), std::string::npos) << refused.error().message;
   }
 }
 

@@ -71,7 +71,7 @@ class BenchCommand final : public Command {
                        "numbers of threads, separated by commas (default: the cores this process may use)");
     arguments.integer("-r,--repeats", options_.repeats, 1, 1000, "rounds");
     arguments.integer("-b,--batch", options_.batch, 1, 128, "sequences decoded together; tokens/s is of all of them");
-    arguments.choice("--kv", kv_, {"f16", "f32"}, "how the KV cache is stored");
+    kv_flag(arguments, kv_);
     arguments.text("--isa", "NAME", isa_, "instruction set (default: KNAPSACK_ISA, else the fastest)");
     exact_flag(arguments, options_.exact);
     arguments.number("--peak-seconds", peak_seconds_, 0.001, 60, "how long to measure each peak of the machine");
@@ -83,7 +83,7 @@ class BenchCommand final : public Command {
   Result<int> run(Context& context) override {
     if (options_.prompt == 0 && options_.gen == 0)
       return usage_error("-p 0 and -n 0 leave nothing to measure; give one of them a number");
-    options_.kv = kv_ == "f32" ? DType::F32 : DType::F16;
+    options_.kv = kv_dtype(kv_);
     if (isa_) {
       TRY(options_.isa, isa_of(*isa_));
     }

@@ -25,7 +25,7 @@ class PerplexityCommand final : public Command {
     arguments.integer("--stride", options_.stride, 1, 1 << 24, "sliding: tokens from one window's start to the next")
         .fallback = "half the window";
     arguments.integer("--max-tokens", max_tokens_, 2, std::int64_t{1} << 31, "use only the text's first tokens");
-    arguments.choice("--kv", kv_, {"f16", "f32"}, "how the KV cache is stored");
+    kv_flag(arguments, kv_);
     exact_flag(arguments, exact_);
     arguments.example("knapsack perplexity model.gguf text.txt", "PPL, bits per byte and speed");
     arguments.example("knapsack perplexity model.gguf text.txt --method llama --json",
@@ -43,9 +43,7 @@ class PerplexityCommand final : public Command {
     constexpr std::int64_t chunk = 128;
     TRY(const auto bundle,
         open_model(context, model_, {.ctx = options_.window, .chunk = chunk, .max_selected = chunk}));
-    TRY(auto session,
-        start_session(context, bundle,
-                      {.ctx = options_.window, .kv = kv_ == "f32" ? DType::F32 : DType::F16, .exact = exact_}));
+    TRY(auto session, start_session(context, bundle, {.ctx = options_.window, .kv = kv_dtype(kv_), .exact = exact_}));
     TRY(const auto tokenizer, tokenizer_of(context, *session));
     if (max_tokens_) {
       TRY(text, first_tokens(*tokenizer, text));
@@ -60,7 +58,7 @@ class PerplexityCommand final : public Command {
         fmt::format("perplexity {:.4f}{}  ({}{}{}, window {}{})\nbits per byte {:.4f}\n{} of {} tokens scored, "
                     "{:.1f} tokens/s\n",
                     report.perplexity, report.standard_error ? fmt::format(" +/- {:.4f}", *report.standard_error) : "",
-                    method_, kv_ == "f32" ? ", KV f32" : "", exact_ ? ", exact" : "", options_.window,
+                    method_, kv_ == "f16" ? "" : ", KV " + kv_, exact_ ? ", exact" : "", options_.window,
                     options_.method == PerplexityMethod::sliding ? fmt::format(", stride {}", options_.stride) : "",
                     report.bits_per_byte, report.scored, report.tokens, report.tokens_per_s),
         json_of(report, *bundle));

@@ -15,7 +15,10 @@ void kv_write(const OpCall& call) {
     for (std::int64_t i = 0, some = 0; i < cols; i += some) {
       some = std::min(cols - i, state.head_cols - (col + i) % state.head_cols);
       std::byte* to = state.at(call.rows->slots[r], call.rows->positions[r], col + i);
-      if (state.dtype == DType::F32) {
+      if (state.dtype == DType::Q8_0) {
+        const FormatInfo& f = format(state.dtype);
+        f.encode(x + i, to, some / f.block);
+      } else if (state.dtype == DType::F32) {
         std::copy_n(x + i, some, reinterpret_cast<float*>(to));
       } else {
         auto* half = reinterpret_cast<std::uint16_t*>(to);

@@ -101,13 +101,29 @@ struct PageRows {
   DType dtype;
 };
 
+// count: of Q8_0 values; what the last block has beyond them is not written.
+void widen_q8(const std::byte* from, std::int64_t count, float* to) {
+  std::int64_t i = 0;
+  for (; i < count; from += 34) {
+    const __m256 scale = broadcast_half(from);
+    for (std::int64_t j = 0; j < 32 && i < count; j += 8, i += 8) {
+      const __m256 values = _mm256_mul_ps(scale, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load_8_bytes(from + 2 + j))));
+      if (i + 8 <= count) {
+        _mm256_storeu_ps(to + i, values);
+      } else {
+        _mm256_maskstore_ps(to + i, first_lanes(count - i), values);
+      }
+    }
+  }
+}
+
 // Rows [begin, end) of a page, `count` columns from `page` on, as `queries` queries will read them: many queries pay
-// for widening the rows to float once (into `memory`), few read the cache itself. Rows of a width that vectors do not
-// divide are always copied, padded with zeros.
+// for widening the rows to float once (into `memory`), few read the cache itself. Q8_0 and rows of a width that vectors
+// do not divide are always copied, padded with zeros.
 PageRows page_rows(const StateView& state, const std::byte* page, std::int64_t begin, std::int64_t end,
                    std::int64_t count, std::int64_t queries, float* memory) {
   const std::int64_t stride = state.row_stride();
-  if (count % 8 == 0 && (queries <= tile_vectors || state.dtype == DType::F32))
+  if (state.dtype != DType::Q8_0 && count % 8 == 0 && (queries <= tile_vectors || state.dtype == DType::F32))
     return {.at = page, .stride = stride, .dtype = state.dtype};
   const std::int64_t width = pad(count, 8);
   const std::int64_t whole = count / 8 * 8;
@@ -116,6 +132,8 @@ PageRows page_rows(const StateView& state, const std::byte* page, std::int64_t b
     float* to = memory + r * width;
     if (state.dtype == DType::F32) {
       std::copy_n(reinterpret_cast<const float*>(from), count, to);
+    } else if (state.dtype == DType::Q8_0) {
+      widen_q8(from, count, to);
     } else {
       for (std::int64_t i = 0; i < whole; i += 8) _mm256_store_ps(to + i, load_halves(from + 2 * i));
       for (std::int64_t i = whole; i < count; ++i) to[i] = load_half_avx2(from + 2 * i);

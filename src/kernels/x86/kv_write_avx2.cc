@@ -1,4 +1,4 @@
-// kv_write: rows to F16 eight at a time.
+// kv_write: rows to F16 eight at a time, to Q8_0 as the definition does it.
 #include <algorithm>
 
 #include "kernels/x86/avx2.h"
@@ -10,6 +10,11 @@ namespace {
 void write(const float* x, std::int64_t count, DType dtype, std::byte* to) {
   if (dtype == DType::F32) {
     std::copy_n(x, count, reinterpret_cast<float*>(to));
+    return;
+  }
+  if (dtype == DType::Q8_0) {
+    const FormatInfo& f = format(dtype);
+    f.encode(x, to, count / f.block);
     return;
   }
   auto* half = reinterpret_cast<std::uint16_t*>(to);
