@@ -76,7 +76,7 @@ void integers(benchmark::State& state, DType dtype, const Shape& shape, std::int
   const std::vector<std::byte> weights = repeated(dtype, shape, 1);
   std::vector<std::unique_ptr<PackedMatrix>> packed;
   do {
-    packed.push_back(pack(dtype, weights.data(), shape.rows, shape.cols, pool()));
+    packed.push_back(pack(packed_table(isa()), dtype, weights.data(), shape.rows, shape.cols, pool()));
     if (packed.back() == nullptr) return state.SkipWithError("cannot be packed");
   } while (std::ssize(packed) < copies_of(packed[0]->bytes(), tokens));
   const PackedKind& kind = packed[0]->kind;

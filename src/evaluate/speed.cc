@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "kernels/packed.h"
+#include "kernels/native.h"
 #include "program/executor.h"
 #include "program/pack.h"
 #include "runtime/sampler.h"
@@ -207,7 +207,7 @@ class Measurement {
       runners_.push_back(std::move(runner));
     }
     if (!options_.exact) {
-      TRY(model.packed, pack_weights(*model.bundle.prefill, runners_.back()->pool()));
+      TRY(model.packed, pack_weights(*model.bundle.prefill, packed_table(isa), runners_.back()->pool()));
     }
     for (const auto& runner : runners_) TRY_VOID(runner->bind(isa));
     return {};

@@ -170,8 +170,25 @@ std::int64_t packed_bytes(const Weight& weight) {
   return one.bytes() * (dimensions == 3 ? weight.shape[0] : 1);
 }
 
-std::unique_ptr<PackedMatrix> pack(DType dtype, const std::byte* w, std::int64_t row_count, std::int64_t cols,
-                                   ThreadPool& pool) {
+bool store_panel(const PackedKind& kind, const Levels& from, std::int64_t cols, std::byte* panel) {
+  const auto columns = static_cast<std::size_t>(cols);
+  const std::size_t groups = columns / static_cast<std::size_t>(level_group);
+  bool fits = true;
+  for (std::size_t i = 0; i < columns / block; ++i, panel += kind.block_bytes())
+    for (std::size_t r = 0; r < rows; ++r) {
+      store_row(kind, from.codes + r * columns + i * block, r, panel);
+      for (std::size_t g = 0; g < static_cast<std::size_t>(kind.groups); ++g) {
+        const std::size_t at = r * groups + 2 * i + g;
+        std::byte* half = panel + kind.code_bytes() + 2 * (rows * g + r);
+        fits = store_half(half, from.scales[at]) && fits;
+        if (kind.min) fits = store_half(half + 2 * rows * static_cast<std::size_t>(kind.groups), from.mins[at]) && fits;
+      }
+    }
+  return fits;
+}
+
+std::unique_ptr<PackedMatrix> pack(const PackedTable& table, DType dtype, const std::byte* w, std::int64_t row_count,
+                                   std::int64_t cols, ThreadPool& pool) {
   const std::optional<PackedKind> kind = packed_kind(dtype);
   if (!kind || cols % packed_block != 0 || row_count == 0) return nullptr;
   auto out = std::make_unique<PackedMatrix>();
@@ -190,24 +207,17 @@ std::unique_ptr<PackedMatrix> pack(DType dtype, const std::byte* w, std::int64_t
     std::uint8_t* code = codes.data() + static_cast<std::size_t>(thread) * rows * columns;
     float* scale = factors.data() + static_cast<std::size_t>(thread) * 2 * rows * groups;
     float* min = scale + rows * groups;
+    const Levels levels{.codes = code, .scales = scale, .mins = min};
     bool all_fit = true;
     for (std::int64_t panel = begin; panel < end; ++panel) {
       const auto count = static_cast<std::size_t>(std::min(packed_rows, row_count - panel * packed_rows));
-      f.levels(w + panel * packed_rows * row_bytes(dtype, cols), {.codes = code, .scales = scale, .mins = min},
+      f.levels(w + panel * packed_rows * row_bytes(dtype, cols), levels,
                static_cast<std::int64_t>(count) * cols / f.block);
-      std::byte* p = out->data.get() + panel * out->panel_bytes();
-      if (count < rows) std::memset(p, 0, static_cast<std::size_t>(out->panel_bytes()));
-      for (std::size_t i = 0; i < columns / block; ++i, p += kind->block_bytes())
-        for (std::size_t r = 0; r < count; ++r) {
-          store_row(*kind, code + r * columns + i * block, r, p);
-          for (std::size_t g = 0; g < static_cast<std::size_t>(kind->groups); ++g) {
-            const std::size_t from = r * groups + 2 * i + g;
-            std::byte* half = p + kind->code_bytes() + 2 * (rows * g + r);
-            all_fit = store_half(half, scale[from]) && all_fit;
-            if (kind->min)
-              all_fit = store_half(half + 2 * rows * static_cast<std::size_t>(kind->groups), min[from]) && all_fit;
-          }
-        }
+      // Rows beyond the last are zeros.
+      std::fill_n(code + count * columns, (rows - count) * columns, std::uint8_t{0});
+      std::fill_n(scale + count * groups, (rows - count) * groups, 0.0F);
+      std::fill_n(min + count * groups, (rows - count) * groups, 0.0F);
+      all_fit = table.store(*kind, levels, cols, out->data.get() + panel * out->panel_bytes()) && all_fit;
     }
     if (!all_fit) fits = false;
   });
@@ -216,7 +226,7 @@ std::unique_ptr<PackedMatrix> pack(DType dtype, const std::byte* w, std::int64_t
 }
 
 const PackedTable& scalar_packed() {
-  static constexpr PackedTable table{.round = scalar_round, .panels = scalar_panels};
+  static constexpr PackedTable table{.store = store_panel, .round = scalar_round, .panels = scalar_panels};
   return table;
 }
 

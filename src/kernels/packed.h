@@ -61,10 +61,6 @@ struct PackedMatrix {
 std::optional<PackedKind> packed_kind(DType dtype);
 // The size of the packed form of a matrix, or of all experts' matrices; 0: there is none.
 std::int64_t packed_bytes(const Weight& weight);
-// Null when the matrix cannot be packed: no levels, columns that are no multiple of 32, or a scale or min that f16
-// cannot hold (those of K formats are products, and are rounded to f16 here). Throws bad_alloc.
-std::unique_ptr<PackedMatrix> pack(DType dtype, const std::byte* w, std::int64_t rows, std::int64_t cols,
-                                   ThreadPool& pool);
 
 // Rounded activations of `tokens` rows, in memory of the caller's.
 struct PackedInput {
@@ -105,14 +101,24 @@ class PackedWeights {
   std::int64_t bytes_ = 0;
 };
 
+// The definition of PackedTable::store.
+bool store_panel(const PackedKind& kind, const Levels& rows, std::int64_t cols, std::byte* panel);
+
 // The per-thread pieces, by ISA.
 struct PackedTable {
+  // A panel from the levels of its 8 rows, [8, cols]. False where f16 cannot hold a scale or min.
+  bool (*store)(const PackedKind& kind, const Levels& rows, std::int64_t cols, std::byte* panel) = store_panel;
   // One row of activations; out is that row's.
   void (*round)(const float* x, std::int64_t cols, const PackedKind& kind, const PackedInput& out);
   // All tokens of panels [begin, end).
   void (*panels)(const PackedJob& job, std::int64_t begin, std::int64_t end);
 };
 const PackedTable& scalar_packed();
+
+// Null when the matrix cannot be packed: no levels, columns that are no multiple of 32, or a scale or min that f16
+// cannot hold (those of K formats are products, and are rounded to f16 here). Throws bad_alloc.
+std::unique_ptr<PackedMatrix> pack(const PackedTable& table, DType dtype, const std::byte* w, std::int64_t rows,
+                                   std::int64_t cols, ThreadPool& pool);
 
 // All jobs in one parallel region.
 void packed_matmul(const PackedTable& table, std::span<const PackedJob> jobs, ThreadPool& pool);

@@ -23,7 +23,8 @@ std::vector<const Weight*> packable(const Program& program) {
   return found;
 }
 
-Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, ThreadPool& pool) {
+Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, const PackedTable& table,
+                                                    ThreadPool& pool) {
   auto packed = std::make_unique<PackedWeights>();
   for (const Weight* w : packable(program)) {
     const std::size_t dimensions = w->shape.size();
@@ -33,7 +34,7 @@ Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, Thre
     try {
       std::vector<PackedMatrix> matrices;
       for (std::int64_t i = 0; i < count; ++i) {
-        auto matrix = pack(w->dtype, w->slab(i), rows, w->cols(), pool);
+        auto matrix = pack(table, w->dtype, w->slab(i), rows, w->cols(), pool);
         if (matrix == nullptr) break;
         matrices.push_back(std::move(*matrix));
       }

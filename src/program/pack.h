@@ -15,6 +15,6 @@ namespace knapsack {
 std::vector<const Weight*> packable(const Program& program);
 // Those matrices packed; the mapped file's pages they were read from are let go. The others stay as they are and are
 // multiplied as floats. A failure is out of memory.
-Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, ThreadPool& pool);
+Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, const PackedTable& table, ThreadPool& pool);
 
 }  // namespace knapsack

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "kernels/native.h"
 #include "program/pack.h"
 
 namespace knapsack {
@@ -111,7 +112,7 @@ Result<void> Engine::start(Isa isa, const EngineOptions& options) {
   if (options.load_tokenizer) load_tokenizer();
   prefetch_ = std::jthread([bundle = bundle_](const std::stop_token& stop) { prefetch(*bundle, stop); });
   if (!options.exact) {
-    TRY(packed_, pack_weights(*bundle_->prefill, *pool_));
+    TRY(packed_, pack_weights(*bundle_->prefill, packed_table(isa), *pool_));
   }
   TRY(prefill_, Executor::create(bundle_->prefill, kv_, *pool_, isa, packed_.get()));
   TRY(decode_, Executor::create(bundle_->decode, kv_, *pool_, isa, packed_.get()));

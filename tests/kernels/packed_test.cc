@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -86,8 +87,13 @@ void check(DType dtype, std::int64_t rows, std::int64_t cols) {
   constexpr std::int64_t most = 13;
   const testing::RandomMatrix w(dtype, rows, cols, 5);
   ThreadPool pool(2);
-  const auto packed = pack(dtype, w.data(), rows, cols, pool);
+  const auto packed = pack(scalar_packed(), dtype, w.data(), rows, cols, pool);
   ASSERT_NE(packed, nullptr);
+  for (const PackedTable* table : tables()) {
+    const auto again = pack(*table, dtype, w.data(), rows, cols, pool);
+    ASSERT_NE(again, nullptr);
+    EXPECT_EQ(std::memcmp(again->data.get(), packed->data.get(), static_cast<std::size_t>(packed->bytes())), 0);
+  }
   const auto x = testing::random_floats(most * cols, 6);
   const auto bias = testing::random_floats(rows, 7);
   const Rounded scalar = round_all(scalar_packed(), packed->kind, x, cols);
@@ -154,7 +160,7 @@ TEST(Packed, ExtremesDoNotOverflow) {
         if (dtype != DType::Q6_K && dtype != DType::Q2_K) std::memcpy(&w[b], &one, 2);
         if (dtype == DType::Q4_K || dtype == DType::Q5_K) std::memcpy(&w[b + 2], &one, 2);
       }
-      const auto packed = pack(dtype, w.data(), rows, cols, pool);
+      const auto packed = pack(scalar_packed(), dtype, w.data(), rows, cols, pool);
       ASSERT_NE(packed, nullptr);
       for (const float value : {1.0F, -1.0F}) {
         const std::vector<float> x(static_cast<std::size_t>(5 * cols), value);
@@ -201,8 +207,8 @@ TEST(Packed, WhatF16CannotHoldIsNotPacked) {
     std::memcpy(&w[b], &largest, 2);
     std::memcpy(&w[b + 2], &largest, 2);
   }
-  EXPECT_EQ(pack(DType::Q4_K, w.data(), 8, 256, pool), nullptr);
-  EXPECT_EQ(pack(DType::F16, w.data(), 1, 32, pool), nullptr);
+  for (const PackedTable* table : tables()) EXPECT_EQ(pack(*table, DType::Q4_K, w.data(), 8, 256, pool), nullptr);
+  EXPECT_EQ(pack(scalar_packed(), DType::F16, w.data(), 1, 32, pool), nullptr);
 }
 
 }  // namespace

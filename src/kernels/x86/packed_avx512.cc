@@ -17,7 +17,7 @@ struct One : OnePanel {
 }  // namespace
 
 const PackedTable& avx512_packed() {
-  static constexpr PackedTable table{.round = round<false>, .panels = panels<Two, One>};
+  static constexpr PackedTable table{.store = avx2_store_panel, .round = round<false>, .panels = panels<Two, One>};
   return table;
 }
 

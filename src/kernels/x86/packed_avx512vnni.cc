@@ -19,7 +19,7 @@ struct One : OnePanel {
 }  // namespace
 
 const PackedTable& avx512vnni_packed() {
-  static constexpr PackedTable table{.round = round<true>, .panels = panels<Two, One>};
+  static constexpr PackedTable table{.store = avx2_store_panel, .round = round<true>, .panels = panels<Two, One>};
   return table;
 }
 

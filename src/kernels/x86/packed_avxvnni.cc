@@ -14,7 +14,7 @@ struct Vector : OnePanel {
 }  // namespace
 
 const PackedTable& avxvnni_packed() {
-  static constexpr PackedTable table{.round = round<true>, .panels = panels<Vector, Vector>};
+  static constexpr PackedTable table{.store = avx2_store_panel, .round = round<true>, .panels = panels<Vector, Vector>};
   return table;
 }
 

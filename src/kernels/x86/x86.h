@@ -8,6 +8,7 @@
 namespace knapsack {
 
 const MatmulTable& avx2_matmul();
+bool avx2_store_panel(const PackedKind& kind, const Levels& rows, std::int64_t cols, std::byte* panel);
 const PackedTable& avx2_packed();
 const PackedTable& avxvnni_packed();     // 256 bits
 const PackedTable& avx512_packed();      // F, BW, DQ, VL

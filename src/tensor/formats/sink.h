@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "tensor/dtype.h"
@@ -10,8 +11,9 @@
 
 namespace knapsack::formats {
 
-// count: 16 or 32 (values of a group). code(i) for i in [0, count). Where the two halves of 32 are spelled differently,
-// as nibbles are, two_halves() makes loops that become vector code: first(i) and second(i) for i in [0, 16).
+// count: 16, 32 or 256 (values of a group). code(i) for i in [0, count). Where the two halves of 32 are spelled
+// differently, as nibbles are, two_halves() makes loops that become vector code: first(i) and second(i) for i in [0,
+// 16).
 template <class First, class Second>
 struct Halves {
   First first;
@@ -67,7 +69,9 @@ class LevelSink {
   }
   template <class Code>
   void affine(int count, float scale, float min, Code code) {
-    each_code(count, code, [&](int i, int c) { codes_[i] = static_cast<std::uint8_t>(c); });
+    std::array<std::uint8_t, 256> codes;  // of its own: bytes in memory might alias, and loops would stay scalar
+    each_code(count, code, [&](int i, int c) { codes[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(c); });
+    std::copy_n(codes.begin(), count, codes_);
     codes_ += count;
     for (int i = 0; i < count; i += level_group) {
       *scales_++ = scale;
