@@ -206,16 +206,19 @@ void multiply_all(float* x, std::int64_t width, float factor) {
   for (std::int64_t i = 0; i < width; i += 8) _mm256_store_ps(x + i, _mm256_mul_ps(_mm256_load_ps(x + i), f));
 }
 
-// out[t] += sum over p of weights[t][p] * v[p], for N vectors of columns.
+// out[t] += sum over p of weights[t][p] * v[p], for N vectors of columns. A cache line of each row of `next` is fetched
+// on the way.
 template <class L, int T, int N>
 KNAP_INLINE void add_values(const std::byte* v, std::int64_t v_stride, std::int64_t width, const float* weights,
-                            std::int64_t stride, std::int64_t begin, std::int64_t end, float* out) {
+                            std::int64_t stride, std::int64_t begin, std::int64_t end, float* out,
+                            const std::byte* next, std::int64_t next_stride) {
   __m256 sum[T][N];
 #pragma GCC unroll 3
   for (int t = 0; t < T; ++t)
 #pragma GCC unroll 4
     for (int n = 0; n < N; ++n) sum[t][n] = _mm256_load_ps(out + t * width + 8 * n);
   for (std::int64_t p = begin; p < end; ++p) {
+    __builtin_prefetch(next + p * next_stride);
     __m256 weight[T];
 #pragma GCC unroll 3
     for (int t = 0; t < T; ++t) weight[t] = _mm256_broadcast_ss(weights + t * stride + p);
@@ -234,12 +237,14 @@ KNAP_INLINE void add_values(const std::byte* v, std::int64_t v_stride, std::int6
 
 template <class L, int T>
 void value_tile(const PageRows& v, std::int64_t width, const float* weights, std::int64_t stride, std::int64_t begin,
-                std::int64_t end, float* out) {
+                std::int64_t end, float* out, const PageRows& next) {
   std::int64_t c = 0;
   for (; c + 32 <= width; c += 32)
-    add_values<L, T, 4>(v.at + c * L::bytes, v.stride, width, weights, stride, begin, end, out + c);
+    add_values<L, T, 4>(v.at + c * L::bytes, v.stride, width, weights, stride, begin, end, out + c, next.at + 2 * c,
+                        next.stride);
   for (; c < width; c += 8)
-    add_values<L, T, 1>(v.at + c * L::bytes, v.stride, width, weights, stride, begin, end, out + c);
+    add_values<L, T, 1>(v.at + c * L::bytes, v.stride, width, weights, stride, begin, end, out + c, next.at,
+                        next.stride);
 }
 
 template <class L>
@@ -250,9 +255,9 @@ struct Tiles {
 auto score_tiles(DType dtype) { return dtype == DType::F16 ? Tiles<LoadF16>::score : Tiles<LoadF32>::score; }
 auto value_tiles(DType dtype) { return dtype == DType::F16 ? Tiles<LoadF16>::value : Tiles<LoadF32>::value; }
 
-// One page for all queries of a unit; `begin` is the page's first position.
-void attend_page(const Shape& s, const Memory& m, const PageRows& keys, const PageRows& values, std::int64_t count,
-                 std::int64_t begin, std::int64_t page) {
+// One page for all queries of a unit; `begin` is the page's first position. `next`: the keys of the page after it.
+void attend_page(const Shape& s, const Memory& m, const PageRows& keys, const PageRows& values, const PageRows& next,
+                 std::int64_t count, std::int64_t begin, std::int64_t page) {
   const std::int64_t stride = pad(page, 8);
   std::int64_t from = page;
   std::int64_t to = 0;
@@ -280,7 +285,7 @@ void attend_page(const Shape& s, const Memory& m, const PageRows& keys, const Pa
     while (same < tile_vectors && i + same < count && range_begin(i + same) == p && range_end(i + same) == end) ++same;
     if (p < end)
       value_tiles(values.dtype)[static_cast<std::size_t>(same - 1)](values, s.v_width, m.scores + i * stride, stride, p,
-                                                                    end, m.out + i * s.v_width);
+                                                                    end, m.out + i * s.v_width, next);
     i += same;
   }
 }
@@ -313,7 +318,10 @@ void attend(const OpCall& call, const Shape& s, const Memory& m, std::int64_t ro
     const std::int64_t to = std::min(page, end - begin);
     const PageRows k = page_rows(keys, keys.at(slot, begin, kv * s.head_dim), from, to, s.head_dim, count, m.k);
     const PageRows v = page_rows(values, values.at(slot, begin, kv * s.v_stride), from, to, s.v_dim, count, m.v);
-    attend_page(s, m, k, v, count, begin, page);
+    // Where there is no page after it, this one is fetched again, which costs nothing.
+    const std::int64_t after = begin + page < end ? begin + page : begin;
+    const PageRows next{.at = keys.at(slot, after, kv * s.head_dim), .stride = keys.row_stride(), .dtype = keys.dtype};
+    attend_page(s, m, k, v, next, count, begin, page);
   }
   count = 0;
   for (std::int64_t r = row; r < row_end; ++r)
