@@ -156,13 +156,21 @@ template <class L, int T>
 void score_tile(const PageRows& k, const PageRows& v, std::int64_t v_bytes, const float* q, std::int64_t width,
                 std::int64_t begin, std::int64_t end, std::int64_t stride, float* scores) {
   for (std::int64_t p = begin; p < end; p += tile_rows) {
-    fetch_ahead(k, p + 4 * tile_rows, width * L::bytes);
-    fetch_ahead(v, p, v_bytes);
+    if (v_bytes > 0) {  // read from the cache itself
+      fetch_ahead(k, p + 4 * tile_rows, width * L::bytes);
+      fetch_ahead(v, p, v_bytes);
+    }
     __m256 sum[4][T];
     multiply_tile<L, T, false>(k.at + p * k.stride, k.stride, q, width, width, nullptr, 0, sum);
-#pragma GCC unroll 3
-    for (int t = 0; t < T; ++t)
-      _mm_store_ps(scores + t * stride + p, lane_sums(sum[0][t], sum[1][t], sum[2][t], sum[3][t]));
+    if constexpr (T > 1) {
+      const __m256 two =
+          lane_sums({sum[0][0], sum[1][0], sum[2][0], sum[3][0]}, {sum[0][1], sum[1][1], sum[2][1], sum[3][1]});
+      _mm_store_ps(scores + p, _mm256_castps256_ps128(two));
+      _mm_store_ps(scores + stride + p, _mm256_extractf128_ps(two, 1));
+    }
+    if constexpr (T != 2)
+      _mm_store_ps(scores + (T - 1) * stride + p,
+                   lane_sums(sum[0][T - 1], sum[1][T - 1], sum[2][T - 1], sum[3][T - 1]));
   }
 }
 

@@ -32,6 +32,22 @@ KNAP_INLINE __m128 lane_sums(__m256 a, __m256 b, __m256 c, __m256 d) {
   return _mm_add_ps(_mm_add_ps(f0, f2), _mm_add_ps(f1, f3));
 }
 
+// The same of two times four vectors: those of `a` in the lower half, those of `b` in the upper one.
+KNAP_INLINE __m256 lane_sums(const __m256 (&a)[4], const __m256 (&b)[4]) {
+  __m256 fold[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i)
+    fold[i] = _mm256_add_ps(_mm256_permute2f128_ps(a[i], b[i], 0x20), _mm256_permute2f128_ps(a[i], b[i], 0x31));
+  const auto pairs = [](__m256 x, __m256 y) {  // (l0+l4)+(l2+l6), (l1+l5)+(l3+l7) of x, then of y
+    const __m256d p = _mm256_castps_pd(x);
+    const __m256d q = _mm256_castps_pd(y);
+    return _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(p, q)), _mm256_castpd_ps(_mm256_unpackhi_pd(p, q)));
+  };
+  const __m256 first = pairs(fold[0], fold[1]);
+  const __m256 second = pairs(fold[2], fold[3]);
+  return _mm256_add_ps(_mm256_shuffle_ps(first, second, 0x88), _mm256_shuffle_ps(first, second, 0xdd));
+}
+
 KNAP_INLINE float lane_max(__m256 v) {
   const __m128 four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
   const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
