@@ -71,9 +71,16 @@ using KernelFn = void (*)(const OpCall&);
 // Scratch a kernel needs at most for `rows` rows of this op and `threads` threads. operands' data is not set.
 using ScratchFn = std::size_t (*)(const OpCall& shape, std::int64_t ctx, int threads);
 
+// Several calls of an op, on the same first operand, in one go: what run would give for each of them, one by one.
+using GroupFn = void (*)(std::span<const OpCall>);
+inline constexpr std::size_t group_calls = 4;  // at most
+
 struct Kernel {
   KernelFn run = nullptr;
-  ScratchFn scratch_bytes = nullptr;  // null: none
+  // Null: none are run together.
+  GroupFn run_group = nullptr;
+  bool (*joins)(const OpCall& first, const OpCall& next) = nullptr;  // whether next can be in a group that first opens
+  ScratchFn scratch_bytes = nullptr;                                 // null: none
 };
 
 enum class Isa : std::uint8_t {

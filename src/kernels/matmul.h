@@ -72,6 +72,9 @@ using GateFn = void (*)(std::int64_t act, const float* gate, const float* up, fl
 // The matrix ops over any ISA's pieces; ref/<op>.cc defines them, table.cc and the folder of an architecture bind them.
 namespace ref {
 void linear(const OpCall& call, const MatmulTable& table, const PackedTable& packed);
+// The rows of Kernel for integer products on one input, which is rounded once: Q, K and V, gate and up.
+bool linear_joins(const OpCall& first, const OpCall& next);
+void linear_group(std::span<const OpCall> calls, const PackedTable& packed);
 void head_linear(const OpCall& call, const MatmulTable& table);
 void moe(const OpCall& call, const MatmulTable& table, const PackedTable& packed, GateFn gate);
 }  // namespace ref

@@ -16,6 +16,7 @@ KernelTable scalar_table() {
 #include "ops/ops.inc"
 #undef KNAP_OP
   table[Op::linear].scratch_bytes = ref::linear_scratch;
+  table[Op::linear].joins = ref::linear_joins;
   table[Op::head_linear].scratch_bytes = ref::head_linear_scratch;
   table[Op::attention].scratch_bytes = ref::attention_scratch;
   table[Op::router].scratch_bytes = ref::router_scratch;

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/check.h"
@@ -22,6 +23,7 @@ struct Executor::Bound {
   const Kernel* kernel = nullptr;
   const ProgramOp* op = nullptr;
   Rows rows = Rows::tokens;  // of its result; an op without rows is skipped
+  std::size_t group = 1;     // ops from this one on that run together
   std::vector<Operand> in{}, out{};
   std::vector<Rows> in_rows{}, out_rows{};
 
@@ -96,8 +98,26 @@ Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<const Program
     place(bound.in, bound.op->in);
     place(bound.out, bound.op->out);
   }
+  executor->form_groups();
   executor->program_ = std::move(program);
   return executor;
+}
+
+// Ops that follow each other and read the same activation first, where their kernel wants them together. No value dies
+// between them (each reads only that one and constants), so running them as one overwrites nothing.
+void Executor::form_groups() {
+  for (std::size_t i = 0; i < bound_.size(); i += bound_[i].group) {
+    Bound& first = bound_[i];
+    const Kernel& kernel = *first.kernel;
+    if (kernel.run_group == nullptr) continue;
+    const auto call = [](const Bound& bound) { return OpCall{.in = bound.in, .out = bound.out}; };
+    while (first.group < group_calls && i + first.group < bound_.size()) {
+      const Bound& next = bound_[i + first.group];
+      if (next.kernel != first.kernel || next.op->in[0] != first.op->in[0] || !kernel.joins(call(first), call(next)))
+        break;
+      ++first.group;
+    }
+  }
 }
 
 void Executor::set_profile(Profile* profile) {
@@ -123,20 +143,28 @@ std::span<const float> Executor::run(const Step& step) {
   std::byte* base = memory_.get();
   std::memcpy(base + p.slots[static_cast<std::size_t>(p.ids)].offset, step.ids.data(), step.ids.size_bytes());
 
-  for (Bound& bound : bound_) {
-    if (resized) bound.set_rows(tokens, selected);
-    if (bound.rows == Rows::selected && selected == 0) continue;
-    const OpCall call{
-        .in = bound.in, .out = bound.out, .attrs = &bound.op->attrs, .rows = &rows, .pool = pool_, .scratch = scratch_};
-    if (profile_ != nullptr) {
-      const Stopwatch since;
-      bound.kernel->run(call);
-      const double ms = since.ms();
-      profile_->add(static_cast<std::size_t>(&bound - bound_.data()), bound.op->op, call, ms);
+  for (std::size_t i = 0; i < bound_.size(); i += bound_[i].group) {
+    const std::span<Bound> group(&bound_[i], bound_[i].group);
+    for (Bound& bound : group)
+      if (resized) bound.set_rows(tokens, selected);
+    if (group[0].rows == Rows::selected && selected == 0) continue;
+    const Stopwatch since;
+    std::array<OpCall, group_calls> calls;
+    for (std::size_t j = 0; j < group.size(); ++j)
+      calls[j] = {.in = group[j].in,
+                  .out = group[j].out,
+                  .attrs = &group[j].op->attrs,
+                  .rows = &rows,
+                  .pool = pool_,
+                  .scratch = scratch_};
+    if (group.size() > 1) {
+      group[0].kernel->run_group({calls.data(), group.size()});
     } else {
-      bound.kernel->run(call);
+      group[0].kernel->run(calls[0]);
     }
-    if (tap_) tap(bound);
+    if (profile_ != nullptr) profile_->add(i, group[0].op->op, {calls.data(), group.size()}, since.ms());
+    if (tap_)
+      for (const Bound& bound : group) tap(bound);
   }
   const Slot& logits = p.slots[static_cast<std::size_t>(p.logits)];
   return {reinterpret_cast<const float*>(base + logits.offset), static_cast<std::size_t>(selected * logits.cols)};

@@ -53,6 +53,7 @@ class Executor {
     void operator()(std::byte* p) const;
   };
   Executor();
+  void form_groups();
   void tap(const Bound& bound) const;
 
  public:

@@ -96,15 +96,20 @@ OpWork work_of(Op op, const OpCall& call) {
   return work;
 }
 
-void Profile::add(std::size_t index, Op op, const OpCall& call, double ms) {
-  Entry& entry = ops[index];
-  const OpWork work = work_of(op, call);
-  ++entry.calls;
-  entry.ms += ms;
-  entry.work.bytes += work.bytes;
-  entry.work.operations += work.operations;
-  entry.packed = op_info(op).cls == OpClass::matrix &&  // an embedding is looked up in the weight as it is stored
-                 std::any_of(call.in.begin(), call.in.end(), [](const Operand& in) { return in.packed != nullptr; });
+void Profile::add(std::size_t index, Op op, std::span<const OpCall> calls, double ms) {
+  double bytes = 0;
+  for (const OpCall& call : calls) bytes += work_of(op, call).bytes;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    Entry& entry = ops[index + i];
+    const OpWork work = work_of(op, calls[i]);
+    ++entry.calls;
+    entry.ms += calls.size() == 1 ? ms : ms * work.bytes / bytes;
+    entry.work.bytes += work.bytes;
+    entry.work.operations += work.operations;
+    entry.packed =
+        op_info(op).cls == OpClass::matrix &&  // an embedding is looked up in the weight as it is stored
+        std::any_of(calls[i].in.begin(), calls[i].in.end(), [](const Operand& in) { return in.packed != nullptr; });
+  }
 }
 
 }  // namespace knapsack

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "kernels/kernel.h"
@@ -28,7 +29,8 @@ struct Profile {
   };
   std::vector<Entry> ops;  // as the program's; sized by the executor
 
-  void add(std::size_t index, Op op, const OpCall& call, double ms);
+  // What ran from op `index` on: one call, or several together, whose time is shared out by the bytes they touched.
+  void add(std::size_t index, Op op, std::span<const OpCall> calls, double ms);
 };
 
 }  // namespace knapsack

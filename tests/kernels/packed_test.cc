@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "kernels/call.h"
@@ -209,6 +211,51 @@ TEST(Packed, WhatF16CannotHoldIsNotPacked) {
   }
   for (const PackedTable* table : tables()) EXPECT_EQ(pack(*table, DType::Q4_K, w.data(), 8, 256, pool), nullptr);
   EXPECT_EQ(pack(scalar_packed(), DType::F16, w.data(), 1, 32, pool), nullptr);
+}
+
+// Linear ops on one input run together give what each gives alone.
+TEST(Packed, LinearOpsTogether) {
+  constexpr std::int64_t tokens = 5;
+  constexpr std::int64_t cols = 96;
+  ThreadPool pool(2);
+  const auto x = testing::random_floats(tokens * cols, 11);
+  const auto bias = testing::random_floats(24, 12);
+  const Weight bias_weight = testing::vector_weight(bias);
+  const testing::RandomMatrix wide(DType::Q4_0, 24, cols, 13), narrow(DType::Q4_0, 7, cols, 14);
+  for (const Isa isa : supported_isas()) {
+    SCOPED_TRACE(isa_name(isa));
+    const PackedTable& table = packed_table(isa);
+    const auto first = pack(table, DType::Q4_0, wide.data(), 24, cols, pool);
+    const auto second = pack(table, DType::Q4_0, narrow.data(), 7, cols, pool);
+    std::vector<float> alone(tokens * (24 + 7), NAN), together(tokens * (24 + 7), NAN);
+    std::vector<std::byte> memory(1 << 14);
+    void* at = memory.data();
+    std::size_t room = memory.size();
+    const std::span<std::byte> scratch(static_cast<std::byte*>(std::align(64, 1 << 13, at, room)), 1 << 13);
+    const Operand in{.data = reinterpret_cast<std::byte*>(const_cast<float*>(x.data())), .rows = tokens, .cols = cols};
+    const std::array<Operand, 3> first_in{in, Operand{.packed = first.get()}, Operand{.weight = &bias_weight}};
+    const std::array<Operand, 2> second_in{in, Operand{.packed = second.get()}};
+    const auto calls = [&](std::vector<float>& y, std::array<Operand, 2>& out) {
+      out[0] = {.data = reinterpret_cast<std::byte*>(y.data()), .rows = tokens, .cols = 24};
+      out[1] = {.data = reinterpret_cast<std::byte*>(y.data() + tokens * 24), .rows = tokens, .cols = 7};
+      return std::array{OpCall{.in = first_in, .out = {&out[0], 1}, .pool = &pool, .scratch = scratch},
+                        OpCall{.in = second_in, .out = {&out[1], 1}, .pool = &pool, .scratch = scratch}};
+    };
+    std::array<Operand, 2> out_a, out_b;
+    for (const OpCall& call : calls(alone, out_a)) ref::linear(call, matmul_table(isa), table);
+    const auto both = calls(together, out_b);
+    EXPECT_TRUE(ref::linear_joins(both[0], both[1]));
+    ref::linear_group(both, table);
+    expect_same(together, alone.data());
+
+    const testing::RandomMatrix other(DType::Q4_1, 8, cols, 15);
+    const auto third = pack(table, DType::Q4_1, other.data(), 8, cols, pool);
+    const std::array<Operand, 2> third_in{in, Operand{.packed = third.get()}};
+    EXPECT_FALSE(ref::linear_joins(both[0], {.in = third_in}));  // its mins want other sums of the input
+    const std::array<Operand, 2> floats{in, Operand{}};
+    EXPECT_FALSE(ref::linear_joins(both[0], {.in = floats}));
+    EXPECT_FALSE(ref::linear_joins({.in = floats}, both[0]));
+  }
 }
 
 }  // namespace

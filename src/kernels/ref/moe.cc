@@ -23,12 +23,6 @@ struct Visits {
 // gate and up multiply the same activations: both as integers, or both as floats.
 bool integers(const Operand& gate, const Operand& up) { return gate.packed != nullptr && up.packed != nullptr; }
 
-// Whether the same rounded activations serve both.
-bool same_input(const PackedMatrix& a, const PackedMatrix& b) {
-  return a.kind.groups == b.kind.groups && a.kind.side_factor() == b.kind.side_factor() &&
-         (a.kind.bits == 8) == (b.kind.bits == 8);
-}
-
 Visits cut(Scratch& scratch, const OpCall& call) {
   const Operand& gate = call.in[3];
   const Operand& up = call.in[4];

@@ -14,6 +14,12 @@ inline PackedInput take_rounded(Scratch& scratch, const PackedMatrix& w, std::in
           .base = w.kind.bits == 8 ? scratch.take<std::int32_t>(tokens * blocks * w.kind.groups) : nullptr};
 }
 
+// Whether the same rounded activations serve both.
+inline bool same_input(const PackedMatrix& a, const PackedMatrix& b) {
+  return a.cols == b.cols && a.kind.groups == b.kind.groups && a.kind.side_factor() == b.kind.side_factor() &&
+         (a.kind.bits == 8) == (b.kind.bits == 8);
+}
+
 // The part from `row` on.
 inline PackedInput from_row(const PackedInput& x, const PackedMatrix& w, std::int64_t row) {
   const std::int64_t blocks = row * (w.cols / packed_block);
