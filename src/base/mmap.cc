@@ -78,6 +78,14 @@ std::optional<Error> lost_page(const void* address) {
                    at - begin);
 }
 
+void prefetch_pages(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data()) / page * page;
+  const auto end = reinterpret_cast<std::uintptr_t>(bytes.data() + bytes.size());
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_WILLNEED);
+}
+
 void release_pages(std::span<const std::byte> bytes) {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = (reinterpret_cast<std::uintptr_t>(bytes.data()) + page - 1) / page * page;
@@ -87,10 +95,6 @@ void release_pages(std::span<const std::byte> bytes) {
   const auto entry = mapping_at(bytes.data());
   if (entry == mappings().by_end.end() || bytes.data() + bytes.size() > entry->first) return;
   ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
-}
-
-void MappedFile::prefetch() const {
-  if (size_ > 0) ::madvise(const_cast<std::byte*>(data_), size_, MADV_WILLNEED);
 }
 
 }  // namespace knapsack

@@ -20,8 +20,6 @@ class MappedFile {
 
   [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
   [[nodiscard]] const std::string& path() const { return path_; }
-  // Asks the kernel to read the file ahead, in the background.
-  void prefetch() const;
 
  private:
   MappedFile(std::string path, const std::byte* data, std::size_t size)
@@ -30,6 +28,9 @@ class MappedFile {
   const std::byte* data_;
   std::size_t size_;
 };
+
+// Asks the kernel to read these bytes of a mapped file into memory, in the background.
+void prefetch_pages(std::span<const std::byte> bytes);
 
 // What lies wholly in these bytes of a mapped file takes no memory until it is read again. Nothing happens to bytes
 // that are no mapped file's.

@@ -207,7 +207,8 @@ class Measurement {
       runners_.push_back(std::move(runner));
     }
     if (!options_.exact) {
-      TRY(model.packed, pack_weights(*model.bundle.prefill, packed_table(isa), runners_.back()->pool()));
+      TRY(model.packed, pack_weights(*model.bundle.prefill, packed_table(isa), runners_.back()->pool(),
+                                     memory_for_weights(model.kv)));
     }
     for (const auto& runner : runners_) TRY_VOID(runner->bind(isa));
     return {};

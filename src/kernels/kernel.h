@@ -46,6 +46,7 @@ struct Operand {
   std::int64_t cols = 0;
   const Weight* weight = nullptr;
   const PackedMatrix* packed = nullptr;  // the weight (experts: an array), for integer products; null: float ones
+  bool cold = false;  // the weight lies in a file larger than memory: what is chosen of it is worth fetching ahead
   const StateView* state = nullptr;
   [[nodiscard]] float* f32() const { return reinterpret_cast<float*>(data); }
   [[nodiscard]] std::int32_t* i32() const { return reinterpret_cast<std::int32_t*>(data); }

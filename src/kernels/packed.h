@@ -96,8 +96,13 @@ class PackedWeights {
   }
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
 
+  // Weights left in the file that they are mapped from, for want of memory.
+  void leave(const Weight* weight) { left_.push_back(weight); }
+  [[nodiscard]] std::span<const Weight* const> left() const { return left_; }
+
  private:
   std::unordered_map<const Weight*, std::vector<PackedMatrix>> map_;
+  std::vector<const Weight*> left_;
   std::int64_t bytes_ = 0;
 };
 

@@ -58,7 +58,11 @@ Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<const Program
       if (slot.kind == SlotKind::weight) {
         operand.weight = p.weights[static_cast<std::size_t>(slot.index)].get();
         CHECK(!operand.weight->slabs.empty());
-        if (packed != nullptr) operand.packed = packed->find(operand.weight);
+        if (packed != nullptr) {
+          operand.packed = packed->find(operand.weight);
+          operand.cold =
+              std::find(packed->left().begin(), packed->left().end(), operand.weight) != packed->left().end();
+        }
       } else if (slot.kind == SlotKind::state) {
         operand.state = &kv.state(slot.index);
         CHECK(operand.state->cols == slot.cols);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <new>
+#include <numeric>
 
+#include "base/limits.h"
 #include "base/mmap.h"
 
 namespace knapsack {
@@ -23,12 +25,24 @@ std::vector<const Weight*> packable(const Program& program) {
   return found;
 }
 
-Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, const PackedTable& table,
-                                                    ThreadPool& pool) {
+std::int64_t memory_for_weights(const KvCache& kv) {
+  constexpr std::int64_t rest = std::int64_t{256} << 20;
+  return static_cast<std::int64_t>(memory_limit()) - static_cast<std::int64_t>(kv.bytes()) - rest;
+}
+
+Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, const PackedTable& table, ThreadPool& pool,
+                                                    std::int64_t most) {
   auto packed = std::make_unique<PackedWeights>();
-  for (const Weight* w : packable(program)) {
+  const std::vector<const Weight*> weights = packable(program);
+  const std::int64_t all = std::accumulate(weights.begin(), weights.end(), std::int64_t{0},
+                                           [](std::int64_t sum, const Weight* w) { return sum + packed_bytes(*w); });
+  for (const Weight* w : weights) {
     const std::size_t dimensions = w->shape.size();
     const std::int64_t count = dimensions == 3 ? w->shape[0] : 1;
+    if (all > most && dimensions == 3) {
+      packed->leave(w);
+      continue;
+    }
     const std::int64_t rows = w->shape[dimensions - 2];
     const auto bytes = static_cast<std::size_t>(rows * w->row_size());
     try {

@@ -1,8 +1,5 @@
 #include "runtime/engine.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -11,6 +8,7 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/mmap.h"
 #include "kernels/native.h"
 #include "program/pack.h"
 
@@ -28,13 +26,11 @@ Result<std::int64_t> choose_ctx(const Bundle& bundle, std::int64_t wanted) {
 
 // Asks the kernel to read the weights ahead; without it each page would be a fault in the first step.
 void prefetch(const Bundle& bundle, const std::stop_token& stop) {
-  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   for (const auto& weight : bundle.prefill->weights) {
-    const auto bytes = static_cast<std::uintptr_t>(weight->bytes()) / std::max<std::size_t>(1, weight->slabs.size());
+    const auto bytes = static_cast<std::size_t>(weight->bytes()) / std::max<std::size_t>(1, weight->slabs.size());
     for (const std::byte* slab : weight->slabs) {
       if (stop.stop_requested()) return;
-      const auto begin = reinterpret_cast<std::uintptr_t>(slab) / page * page;
-      madvise(reinterpret_cast<void*>(begin), reinterpret_cast<std::uintptr_t>(slab) + bytes - begin, MADV_WILLNEED);
+      prefetch_pages({slab, bytes});
     }
   }
 }
@@ -112,7 +108,15 @@ Result<void> Engine::start(Isa isa, const EngineOptions& options) {
   if (options.load_tokenizer) load_tokenizer();
   prefetch_ = std::jthread([bundle = bundle_](const std::stop_token& stop) { prefetch(*bundle, stop); });
   if (!options.exact) {
-    TRY(packed_, pack_weights(*bundle_->prefill, packed_table(isa), *pool_));
+    TRY(packed_, pack_weights(*bundle_->prefill, packed_table(isa), *pool_, memory_for_weights(kv_)));
+    if (const auto left = packed_->left(); !left.empty()) {
+      const std::int64_t bytes = std::accumulate(left.begin(), left.end(), std::int64_t{0},
+                                                 [](std::int64_t sum, const Weight* w) { return sum + w->bytes(); });
+      warn(
+          "{}: its experts' {} MiB are more than there is memory for; they stay in the file and are read as they are "
+          "chosen, which is slower",
+          bundle_->name, bytes >> 20);
+    }
   }
   TRY(prefill_, Executor::create(bundle_->prefill, kv_, *pool_, isa, packed_.get()));
   TRY(decode_, Executor::create(bundle_->decode, kv_, *pool_, isa, packed_.get()));

@@ -30,7 +30,7 @@ TEST(MappedFile, HoldsTheBytes) {
   const auto bytes = (*file)->bytes();
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), text);
   EXPECT_EQ((*file)->path(), dir.file("f"));
-  (*file)->prefetch();
+  prefetch_pages((*file)->bytes());
   // The mapping outlives the name.
   std::filesystem::remove(dir.file("f"));
   EXPECT_EQ(bytes[9999], std::byte{'x'});
@@ -42,7 +42,7 @@ TEST(MappedFile, EmptyFile) {
   const auto file = MappedFile::open(dir.file("f"));
   ASSERT_TRUE(file.has_value());
   EXPECT_TRUE((*file)->bytes().empty());
-  (*file)->prefetch();
+  prefetch_pages((*file)->bytes());
 }
 
 TEST(MappedFile, RefusesWhatIsNoFile) {

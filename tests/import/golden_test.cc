@@ -112,5 +112,28 @@ TEST_P(GoldenTest, IntegerProducts) {
   }
 }
 
+// Experts that memory has no room for stay where they are; all else is packed, and the model runs.
+TEST_P(GoldenTest, ExpertsStayInTheFileWhereMemoryIsShort) {
+  const Golden golden = load_golden(GetParam());
+  const auto run = [&](bool packed, std::int64_t memory) {
+    Model model(golden.folder, length(golden.ids_a), {.recode = DType::Q8_0, .packed = packed, .memory = memory});
+    const bool experts = model.imported().config.experts > 0;
+    if (packed) {
+      EXPECT_EQ(model.packs(Op::moe), !experts);
+      EXPECT_GT(model.packed_bytes(), 0);
+    }
+    return model.logits(golden.ids_a);
+  };
+  const auto exact = run(false, 0);
+  const auto short_of_memory = run(true, 1000);
+  double error = 0;
+  double spread = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    error += std::pow(static_cast<double>(short_of_memory[i]) - static_cast<double>(exact[i]), 2);
+    spread += std::pow(static_cast<double>(exact[i]), 2);
+  }
+  EXPECT_LE(std::sqrt(error / spread), 0.3);
+}
+
 }  // namespace
 }  // namespace knapsack::testing

@@ -1,3 +1,4 @@
+#include "base/mmap.h"
 #include "kernels/matmul.h"
 #include "kernels/ref/ref.h"
 #include "kernels/ref/rounded.h"
@@ -113,6 +114,11 @@ void moe(const OpCall& call, const MatmulTable& table, const PackedTable& packed
   const Visits v = cut(scratch, call);
 
   arrange(v, call.in[1].i32(), visits, experts);
+  for (const Operand* weight : {&gate, &up, &down})
+    if (weight->cold) {
+      const auto bytes = static_cast<std::size_t>(weight->weight->bytes() / experts);
+      for_visited(v, experts, [&](std::int64_t e) { prefetch_pages({weight->weight->slab(e), bytes}); });
+    }
   std::size_t jobs = 0;
   if (integers(gate, up)) {
     for_rows(call, visits, [&](std::int64_t i, int) {
