@@ -9,6 +9,8 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 MODEL ?= models/SmolLM2-135M-Instruct.Q4_1.gguf
 TIME ?= 60
+# Also there: base tensor program.
+ARM64_TESTS ?= kernels
 
 # One cargo target folder and one compiler cache for all builds of this checkout.
 export KNAPSACK_CARGO_TARGET_DIR ?= $(CURDIR)/.cache/cargo
@@ -95,6 +97,13 @@ tsan: ## the threaded tests under ThreadSanitizer
 	@$(call configure,build-tsan,RelWithDebInfo,$(call sanitize,thread))
 	@cmake --build build-tsan --target threaded_tests
 	@ctest --test-dir build-tsan --output-on-failure -j $(JOBS) -L '^(base|kernels|program|runtime)$$'
+
+.PHONY: arm64
+arm64: ## cross-compile the kernels for 64-bit ARM and test them under qemu
+	@tools/setup/setup.sh arm64
+	@$(call configure,build-arm64,Release,-DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DKNAPSACK_CORE_ONLY=ON)
+	@cmake --build build-arm64 --target $(ARM64_TESTS:%=test_%)
+	@tools/arm64.sh build-arm64 $(ARM64_TESTS)
 
 .PHONY: bench
 bench: ## measure this machine (kernels, prefill, decode)

@@ -1,4 +1,4 @@
-// In place of x86/ on architectures without kernels of their own: the table stays scalar.
+// In place of x86/ or arm/ on architectures without kernels of their own: the table stays scalar.
 #include "kernels/native.h"
 
 namespace knapsack {

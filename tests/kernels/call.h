@@ -1,18 +1,29 @@
 // Runs one op of a kernel table on plain vectors, as the executor would.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "kernels/kernel.h"
+#include "kernels/sweep.h"
 
 namespace knapsack::testing {
 
-// What this CPU runs beside scalar.
-inline std::span<const Isa> fast_isas() { return supported_isas().subspan(1); }
+// What this CPU runs that has a kernel of its own for `op`: neither scalar's nor that of a slower set.
+inline std::vector<Isa> fast_isas(Op op) {
+  std::vector<Isa> isas;
+  std::vector<KernelFn> seen;
+  for (const Isa isa : supported_isas()) {
+    const KernelFn run = KernelTable::get(isa)[op].run;
+    if (std::find(seen.begin(), seen.end(), run) != seen.end()) continue;
+    if (isa != Isa::scalar) isas.push_back(isa);
+    seen.push_back(run);
+  }
+  return isas;
+}
 
 // A vector weight, F32.
 inline Weight vector_weight(const std::vector<float>& values) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <string>
 
 #include "kernels/kernel.h"
 #include "kernels/native.h"
@@ -19,6 +20,15 @@ TEST(Isa, NamesGoThereAndBack) {
 }
 
 TEST(Isa, ScalarIsAlwaysThere) { EXPECT_EQ(supported_isas().front(), Isa::scalar); }
+
+// Said by who runs the tests on an emulated CPU, of which it knows what it has.
+TEST(Isa, AreThoseOfTheCpuThatIsSaidToBeThere) {
+  const char* expected = std::getenv("KNAPSACK_TEST_ISAS");
+  if (expected == nullptr) GTEST_SKIP() << "KNAPSACK_TEST_ISAS is not set";
+  std::string found;
+  for (const Isa isa : supported_isas()) found += (found.empty() ? "" : ",") + std::string(isa_name(isa));
+  EXPECT_EQ(found, expected);
+}
 
 TEST(Isa, EachOfThisArchitectureComesAfterWhatIsSlower) {
   Isa last = Isa::scalar;

@@ -14,6 +14,7 @@ namespace knapsack {
 namespace {
 
 using testing::Call;
+using testing::emulated;
 using testing::fast_isas;
 using testing::random_floats;
 
@@ -40,7 +41,7 @@ const std::vector<float> extremes = {0.0F,     -0.0F, 1e-30F, -1e-30F, 1e-45F, 8
                                      -20.0F,   3e38F, -3e38F, 1.0F,    -1.0F,  10.0F, -10.0F};
 
 TEST(Overlay, GatedActivations) {
-  for (const Isa isa : fast_isas()) {
+  for (const Isa isa : fast_isas(Op::gated_act)) {
     SCOPED_TRACE(isa_name(isa));
     for (const int act : {0, 1, 2}) {
       for (const std::int64_t cols : {1, 7, 8, 1025, 5000}) {
@@ -67,7 +68,7 @@ TEST(Overlay, GatedActivations) {
 }
 
 TEST(Overlay, AddAndScaleAreExact) {
-  for (const Isa isa : fast_isas()) {
+  for (const Isa isa : fast_isas(Op::add)) {
     SCOPED_TRACE(isa_name(isa));
     ThreadPool pool(2);
     for (const std::int64_t cols : {1, 9, 4099}) {
@@ -86,7 +87,7 @@ TEST(Overlay, AddAndScaleAreExact) {
 }
 
 TEST(Overlay, RmsNorm) {
-  for (const Isa isa : fast_isas()) {
+  for (const Isa isa : fast_isas(Op::rms_norm)) {
     SCOPED_TRACE(isa_name(isa));
     ThreadPool pool(3);
     ThreadPool one(1);
@@ -115,7 +116,7 @@ TEST(Overlay, RmsNorm) {
 }
 
 TEST(Overlay, RopeUpToLongContexts) {
-  for (const Isa isa : fast_isas()) {
+  for (const Isa isa : fast_isas(Op::rope)) {
     SCOPED_TRACE(isa_name(isa));
     ThreadPool pool(3);
     ThreadPool one(1);
@@ -150,7 +151,7 @@ TEST(Overlay, RopeUpToLongContexts) {
 }
 
 TEST(Overlay, KvWriteStoresTheSameBytes) {
-  for (const Isa isa : fast_isas()) {
+  for (const Isa isa : fast_isas(Op::kv_write)) {
     SCOPED_TRACE(isa_name(isa));
     ThreadPool pool(2);
     for (const DType dtype : {DType::F16, DType::F32, DType::Q8_0}) {
@@ -180,6 +181,10 @@ struct AttentionCase {
   float softcap;
   DType dtype;
 };
+
+// Rows computed together, of which each must get the same bits.
+const std::vector<std::int64_t> many = {1, 2, 3, 5, 16, 100};
+const std::vector<std::int64_t> few = {1, 16};
 
 const std::vector<AttentionCase> attention_cases = {
     {"grouped", 9, 3, 64, 64, 64, 0, 0, DType::F16},         {"multi-head", 5, 5, 16, 16, 16, 0, 0, DType::F32},
@@ -220,7 +225,7 @@ Attrs attributes(const AttentionCase& c) {
 }
 
 TEST(Overlay, Attention) {
-  for (const Isa isa : fast_isas()) {
+  for (const Isa isa : fast_isas(Op::attention)) {
     SCOPED_TRACE(isa_name(isa));
     for (const AttentionCase& c : attention_cases) {
       SCOPED_TRACE(c.name);
@@ -244,9 +249,9 @@ TEST(Overlay, Attention) {
       call.activation(q.data(), q_cols).state(cache.k).state(cache.v);
       const auto all = call.run(isa, one, out_cols, {.positions = positions, .slots = slots});
       expect_near(all, call.run(Isa::scalar, one, out_cols, {.positions = positions, .slots = slots}), 1e-6F, 3e-6F);
-      for (const int threads : {1, 2, 3, 8}) {
+      for (const int threads : testing::thread_counts()) {
         ThreadPool pool(threads);
-        for (const std::int64_t count : {1, 2, 3, 5, 16, 100}) {
+        for (const std::int64_t count : emulated() ? few : many) {
           for (const std::int64_t first : {std::int64_t{0}, std::int64_t{33}, rows - count}) {
             Call some(Op::attention, count, attrs);
             some.activation(q.data() + first * q_cols, q_cols).state(cache.k).state(cache.v);
@@ -265,7 +270,7 @@ TEST(Overlay, Attention) {
 }
 
 TEST(Overlay, AttentionWithExtremeScores) {
-  for (const Isa isa : fast_isas()) {
+  for (const Isa isa : fast_isas(Op::attention)) {
     SCOPED_TRACE(isa_name(isa));
     const AttentionCase c = {"", 2, 1, 8, 8, 8, 0, 0, DType::F32};
     for (const float size : {1e-20F, 100.0F, 1e10F}) {
@@ -286,7 +291,7 @@ TEST(Overlay, AttentionWithExtremeScores) {
 
 // What lies in the cache beyond a row's position, from an earlier text or another slot, must not matter.
 TEST(Overlay, AttentionIgnoresWhatItDoesNotSee) {
-  for (const Isa isa : fast_isas()) {
+  for (const Isa isa : fast_isas(Op::attention)) {
     SCOPED_TRACE(isa_name(isa));
     const AttentionCase c = {"", 6, 2, 16, 16, 16, 9, 0, DType::F32};
     const Cache clean(c);

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "kernels/op_cases.h"
+#include "kernels/sweep.h"
 
 namespace knapsack {
 namespace {
@@ -353,7 +354,7 @@ TEST(RefOps, ARowDependsNeitherOnItsChunkNorOnThreads) {
       SCOPED_TRACE(c.name + ", " + std::string(isa_name(isa)));
       const auto whole = testing::run_case(c, isa);
       for (const std::int64_t chunk : {std::int64_t{1}, std::int64_t{2}, std::int64_t{5}, c.rows})
-        for (const int threads : {1, 2, 3, 8})
+        for (const int threads : testing::thread_counts())
           ASSERT_EQ(testing::run_case(c, isa, threads, chunk), whole) << chunk << " rows, " << threads << " threads";
     }
 }

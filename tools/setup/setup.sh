@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Brings a machine to where `make TIER` works, and does nothing where it already is.
-#   tools/setup/setup.sh [build|demo|test|full|lint|fuzz]
+#   tools/setup/setup.sh [build|demo|test|full|lint|fuzz|arm64]
 # Debian packages come through apt when we are root or have sudo without a password; otherwise the one line to run is
 # printed and we stop. Everything else lives in the repository's own .venv, .cache and models folders (and cargo's home).
 set -euo pipefail
@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 tier=${1:-test}
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
-case $tier in build | demo | test | full | lint | fuzz) ;; *) die "unknown tier '$tier' (build, demo, test, full, lint, fuzz)" ;; esac
+case $tier in build | demo | test | full | lint | fuzz | arm64) ;; *) die "unknown tier '$tier' (build, demo, test, full, lint, fuzz, arm64)" ;; esac
 
 # One set-up at a time; a second one waits for the first and then finds nothing to do.
 mkdir -p .cache
@@ -26,6 +26,7 @@ needs_build=(
 needs_full=("npm npm")
 needs_lint=("clang-format-14 clang-format-14" "clang-tidy-14 clang-tidy-14")
 needs_fuzz=("clang-14 clang++-14" "llvm-14 llvm-symbolizer-14")
+needs_arm64=("g++-aarch64-linux-gnu aarch64-linux-gnu-g++" "qemu-user qemu-aarch64")
 needs_nice=("ccache ccache")  # makes rebuilds fast; never a reason to stop
 triplet=$(g++ -dumpmachine 2>/dev/null || dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || echo "$(uname -m)-linux-gnu")
 
@@ -42,7 +43,7 @@ want() {
   for need in "$@"; do present "${need##* }" || missing+=("${need%% *}"); done
 }
 want "${needs_build[@]}"
-case $tier in full) want "${needs_full[@]}" ;; lint) want "${needs_lint[@]}" ;; fuzz) want "${needs_fuzz[@]}" ;; esac
+case $tier in full) want "${needs_full[@]}" ;; lint) want "${needs_lint[@]}" ;; fuzz) want "${needs_fuzz[@]}" ;; arm64) want "${needs_arm64[@]}" ;; esac
 # The venv needs the interpreter's own pip; Debian keeps that in python3-venv.
 python=$(command -v python3 || true)
 if [ ! -x .venv/bin/pip ] && { [ -z "$python" ] || ! "$python" -c 'import ensurepip, venv' >/dev/null 2>&1; }; then
@@ -136,6 +137,28 @@ if [ "$tier" = full ]; then
       --disable-pip-version-check --no-deps --require-hashes --no-binary llama-cpp-python --force-reinstall \
       -r tools/setup/requirements-peer.txt </dev/null
     echo "$peer_stamp" >.venv/peer.stamp
+  fi
+fi
+
+# Libraries of another architecture, for cmake/aarch64.cmake: fetched with an apt state of their own and unpacked, so that
+# neither root nor a second architecture in this machine's dpkg is needed.
+if [ "$tier" = arm64 ]; then
+  libraries=(libfmt9 libfmt-dev libboost-json1.81.0 libboost-json1.81-dev libboost-container1.81.0
+    libboost-container1.81-dev libboost-system1.81.0 libssl3 libssl-dev libgtest-dev)
+  want_stamp=$(printf '%s\n' "${libraries[@]}" | sha256sum | cut -c1-16)
+  if ! fresh .cache/arm64.stamp "$want_stamp"; then
+    say "fetching Debian's libraries for arm64"
+    state=$PWD/.cache/arm64-apt
+    rm -rf "$state" .cache/arm64
+    mkdir -p "$state/lists/partial" "$state/archives/partial" .cache/arm64
+    : >"$state/status"
+    foreign=(-q -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root -o "Dir::State::lists=$state/lists"
+      -o "Dir::Cache=$state" -o "Dir::State::status=$state/status")
+    { apt-get "${foreign[@]}" update && (cd "$state" && apt-get "${foreign[@]}" download "${libraries[@]}"); } </dev/null >.cache/apt.log 2>&1 ||
+      { tail -5 .cache/apt.log >&2; die "apt-get could not fetch the arm64 packages ${libraries[*]} (log: .cache/apt.log)"; }
+    for package in "$state"/*.deb; do dpkg-deb -x "$package" .cache/arm64; done
+    rm -rf "$state"
+    echo "$want_stamp" >.cache/arm64.stamp
   fi
 fi
 

@@ -1,0 +1,49 @@
+// kv_write: rows to F16 eight at a time, to Q8_0 as the definition does it.
+#include <algorithm>
+
+#include "kernels/arm/kernels_neon.h"
+#include "kernels/arm/neon.h"
+
+namespace knapsack::neon {
+namespace {
+
+void write(const float* x, std::int64_t count, DType dtype, std::byte* to) {
+  if (dtype == DType::F32) {
+    std::copy_n(x, count, reinterpret_cast<float*>(to));
+    return;
+  }
+  if (dtype == DType::Q8_0) {
+    const FormatInfo& f = format(dtype);
+    f.encode(x, to, count / f.block);
+    return;
+  }
+  auto* half = reinterpret_cast<std::uint16_t*>(to);
+  std::int64_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    const float16x8_t eight =
+        vcombine_f16(vcvt_f16_f32(vld1q_f32(x + i)), vcvt_f16_f32(vld1q_f32(x + i + 4)));  // to nearest, ties to even
+    vst1q_u16(half + i, vreinterpretq_u16_f16(eight));
+  }
+  for (; i < count; ++i) half[i] = float_to_half(x[i]);
+}
+
+}  // namespace
+
+void kv_write(const OpCall& call) {
+  const std::int64_t cols = call.in[0].cols;
+  const std::int64_t col = call.attrs->i(Attr::col);
+  const StateView& state = *call.in[1].state;
+  const std::int64_t grain = std::max<std::int64_t>(1, 8192 / cols);
+  call.pool->parallel_for(call.in[0].rows, grain, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const auto r = static_cast<std::size_t>(row);
+      const float* x = call.in[0].f32() + row * cols;
+      for (std::int64_t at = 0, some = 0; at < cols; at += some) {
+        some = std::min(cols - at, state.head_cols - (col + at) % state.head_cols);
+        write(x + at, some, state.dtype, state.at(call.rows->slots[r], call.rows->positions[r], col + at));
+      }
+    }
+  });
+}
+
+}  // namespace knapsack::neon
