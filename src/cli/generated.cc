@@ -78,10 +78,13 @@ std::string figures(const Completion& c, const GenerateOptions& options) {
   const bool dim = use_colour(STDERR_FILENO);
   const std::string first = fmt::format("TTFT {:.0f} ms, prefill {} tokens at {:.1f} tokens/s,", c.ttft_ms,
                                         c.prefilled_tokens, prefill_tokens_per_s(c));
+  // A first token is all prefill's.
+  const std::string decode =
+      c.ids.size() > 1 ? fmt::format("decode {} tokens at {:.1f} tokens/s", c.ids.size(), decode_tokens_per_s(c))
+                       : fmt::format("{} token{}", c.ids.size(), c.ids.size() == 1 ? "" : "s");
   const std::string second = fmt::format(
-      "decode {} tokens at {:.1f} tokens/s{}, {}{}", c.ids.size(), decode_tokens_per_s(c),
-      c.drafted > 0 ? fmt::format(" ({} of {} guesses right)", c.accepted, c.drafted) : "", finish_words(c.finish),
-      options.sampler.temperature > 0 ? fmt::format(", seed {}", options.sampler.seed) : "");
+      "{}{}, {}{}", decode, c.drafted > 0 ? fmt::format(" ({} of {} guesses right)", c.accepted, c.drafted) : "",
+      finish_words(c.finish), options.sampler.temperature > 0 ? fmt::format(", seed {}", options.sampler.seed) : "");
   const bool narrow = is_terminal(STDERR_FILENO) &&
                       first.size() + second.size() >= static_cast<std::size_t>(terminal_width(STDERR_FILENO));
   return fmt::format("{}{}{}{}{}\n", dim ? dim_on : "", first, narrow ? '\n' : ' ', second, dim ? dim_off : "");
