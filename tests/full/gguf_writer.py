@@ -53,8 +53,13 @@ def checkpoint(folder):
     return tensors
 
 
+class Refused(Exception):
+    """GGUF has no place for something of this model."""
+
+
 def matrices(arrays):
-    flat = [a.ravel() for a in arrays if a.ndim >= 2]
+    # A matrix of one row (the gate of Qwen2-MoE's shared expert) is a vector in GGUF.
+    flat = [a.ravel() for a in arrays if a.squeeze().ndim >= 2]
     return np.sort(np.concatenate(flat))
 
 
@@ -80,6 +85,8 @@ def check(folder, kind, tensors):
     with tempfile.TemporaryDirectory() as scratch:
         out = pathlib.Path(scratch) / "out.gguf"
         run = subprocess.run([BINARY, "convert", str(folder), "-o", str(out), "--type", kind], capture_output=True, text=True)
+        if run.returncode == 4:
+            raise Refused(run.stderr.strip().splitlines()[-1])
         assert run.returncode == 0, f"convert: exit {run.returncode}: {run.stderr.strip()}"
         assert [p.name for p in out.parent.iterdir()] == ["out.gguf"], "something else was left beside the file"
         arrays = read_back(out, TYPES[kind])
@@ -95,7 +102,7 @@ def check(folder, kind, tensors):
 
 
 def main():
-    passed = failed = 0
+    passed = failed = skipped = 0
     for config in sorted((REPO / "tests/golden").glob("*/config.json")):
         tensors = checkpoint(config.parent)
         if not tensors:
@@ -104,10 +111,13 @@ def main():
             try:
                 check(config.parent, kind, tensors)
                 passed += 1
+            except Refused as reason:
+                skipped += 1
+                print(f"skip {config.parent.name} as {kind}: {reason}")
             except Exception as error:  # one model's failure must not hide the others
                 failed += 1
                 print(f"{config.parent.name} as {kind}: {error}")
-    print(f"{passed} passed, {failed} failed")
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 0 if failed == 0 and passed > 0 else 1
 
 
