@@ -239,7 +239,7 @@ void panels(const PackedJob& job, std::int64_t begin, std::int64_t end) {
                                        panels_by_kind<V, Last, 6>(), panels_by_kind<V, Last, 8>()};
   const PackedKind& kind = job.w->kind;
   const auto row = static_cast<std::size_t>(kind.bits == 8 ? 3 : kind.bits - 4);
-  table[row][static_cast<std::size_t>(2 * (kind.groups - 1) + (kind.min ? 1 : 0))](job, begin, end);
+  table[row][2 * static_cast<std::size_t>(kind.groups - 1) + (kind.min ? 1U : 0U)](job, begin, end);
 }
 
 KNAP_INLINE int lane_sum_int(__m256i v) {
