@@ -1,6 +1,7 @@
 // kv_write: rows to F16 eight at a time, to Q8_0 as the definition does it.
 #include <algorithm>
 
+#include "kernels/kv_rows.h"
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/kernels_avx2.h"
 
@@ -27,21 +28,6 @@ void write(const float* x, std::int64_t count, DType dtype, std::byte* to) {
 
 }  // namespace
 
-void kv_write(const OpCall& call) {
-  const std::int64_t cols = call.in[0].cols;
-  const std::int64_t col = call.attrs->i(Attr::col);
-  const StateView& state = *call.in[1].state;
-  const std::int64_t grain = std::max<std::int64_t>(1, 8192 / cols);
-  call.pool->parallel_for(call.in[0].rows, grain, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const auto r = static_cast<std::size_t>(row);
-      const float* x = call.in[0].f32() + row * cols;
-      for (std::int64_t at = 0, some = 0; at < cols; at += some) {
-        some = std::min(cols - at, state.head_cols - (col + at) % state.head_cols);
-        write(x + at, some, state.dtype, state.at(call.rows->slots[r], call.rows->positions[r], col + at));
-      }
-    }
-  });
-}
+void kv_write(const OpCall& call) { write_kv_rows(call, write); }
 
 }  // namespace knapsack::avx2
