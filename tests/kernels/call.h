@@ -96,6 +96,12 @@ class Call {
     call_.scratch = {reinterpret_cast<std::byte*>(address), bytes};
   }
   void again() const { kernel_.run(call_); }
+  // Another function in the kernel's place, with its scratch.
+  std::vector<float> run_instead(KernelFn function) {
+    out_.assign(out_.size(), NAN);
+    function(call_);
+    return out_;
+  }
   std::vector<float> run(Isa isa, ThreadPool& pool, std::int64_t out_cols, const RowInfo& rows = {}) {
     prepare(isa, pool, out_cols, rows);
     again();

@@ -11,6 +11,12 @@
 #include "kernels/random_weight.h"
 
 namespace knapsack {
+
+// A wider set's source, compiled for AVX2 through SIMDe (tests/CMakeLists.txt).
+namespace simde_avx512 {
+void attention(const OpCall& call);
+}  // namespace simde_avx512
+
 namespace {
 
 using testing::Call;
@@ -268,6 +274,31 @@ TEST(Overlay, Attention) {
     }
   }
 }
+
+#if defined(KNAPSACK_SIMDE)
+TEST(Overlay, AttentionOfAvx512HasTheBitsOfAvx2) {
+  if (fast_isas(Op::attention).empty()) GTEST_SKIP() << "no AVX2";
+  for (const AttentionCase& c : attention_cases) {
+    SCOPED_TRACE(c.name);
+    const Cache cache(c);
+    std::vector<std::int32_t> positions;
+    for (std::int32_t p = 60; p < 200; p += p < 100 ? 1 : 9) positions.push_back(p);
+    const auto all = static_cast<std::int64_t>(positions.size());
+    const std::vector<std::int32_t> slots(positions.size(), 0);
+    const auto q = random_floats(all * c.heads * c.head_dim, 22);
+    ThreadPool pool(1);
+    for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{3}, all}) {
+      const auto n = static_cast<std::size_t>(rows);
+      Call call(Op::attention, rows, attributes(c));
+      call.activation(q.data(), c.heads * c.head_dim).state(cache.k).state(cache.v);
+      const auto want = call.run(Isa::avx2, pool, c.heads * c.v_dim,
+                                 {.positions = std::span(positions).first(n), .slots = std::span(slots).first(n)});
+      expect_same(call.run_instead(simde_avx512::attention), want.data());
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+#endif
 
 TEST(Overlay, AttentionWithExtremeScores) {
   for (const Isa isa : fast_isas(Op::attention)) {

@@ -11,6 +11,7 @@
 #include <simde/x86/avx512/abs.h>
 #include <simde/x86/avx512/add.h>
 #include <simde/x86/avx512/and.h>
+#include <simde/x86/avx512/broadcast.h>
 #include <simde/x86/avx512/cast.h>
 #include <simde/x86/avx512/dpbusd.h>
 #include <simde/x86/avx512/extract.h>
@@ -32,7 +33,7 @@
 // What SIMDe 0.7.4 lacks, and one alias that has the wrong parameters there.
 #undef _mm512_madd_epi16
 #define _mm512_madd_epi16 simde_mm512_madd_epi16
-inline __m256 simde_half(__m512 v, int which) {
+inline __m256 simde_extractf32x8_ps(__m512 v, int which) {
   return which == 0 ? _mm512_castps512_ps256(v)
                     : _mm256_castpd_ps(simde_mm512_extractf64x4_pd(simde_mm512_castps_pd(v), 1));
 }
@@ -44,8 +45,8 @@ inline __m512 simde_cvtph_ps(__m256i v) {
 }
 inline __m512 simde_cvtepi32_ps(__m512i v) {
   const __m512 bits = simde_mm512_castsi512_ps(v);
-  return simde_join(_mm256_cvtepi32_ps(_mm256_castps_si256(simde_half(bits, 0))),
-                    _mm256_cvtepi32_ps(_mm256_castps_si256(simde_half(bits, 1))));
+  return simde_join(_mm256_cvtepi32_ps(_mm256_castps_si256(simde_extractf32x8_ps(bits, 0))),
+                    _mm256_cvtepi32_ps(_mm256_castps_si256(simde_extractf32x8_ps(bits, 1))));
 }
 // One lane at a time: what the mask leaves out is not touched.
 inline __m512 simde_maskz_loadu_ps(simde__mmask16 mask, const float* p) {
@@ -60,9 +61,15 @@ inline void simde_mask_storeu_ps(float* p, simde__mmask16 mask, __m512 v) {
   for (int i = 0; i < 16; ++i)
     if ((mask >> i & 1) != 0) p[i] = all[i];
 }
+#undef _mm512_extractf32x8_ps
+#define _mm512_extractf32x8_ps simde_extractf32x8_ps
+#undef _mm512_cvtph_ps
 #define _mm512_cvtph_ps simde_cvtph_ps
+#undef _mm512_cvtepi32_ps
 #define _mm512_cvtepi32_ps simde_cvtepi32_ps
+#undef _mm512_maskz_loadu_ps
 #define _mm512_maskz_loadu_ps simde_maskz_loadu_ps
+#undef _mm512_mask_storeu_ps
 #define _mm512_mask_storeu_ps simde_mask_storeu_ps
 
 // As functions: inlined a thousand times their forty instructions each take the compiler minutes.
@@ -76,4 +83,5 @@ inline void simde_mask_storeu_ps(float* p, simde__mmask16 mask, __m512 v) {
 #undef _mm256_dpbusd_epi32
 #define _mm512_dpbusd_epi32 simde_dpbusd_512
 #define _mm256_dpbusd_epi32 simde_dpbusd_256
+#undef _mm256_dpbusd_avx_epi32
 #define _mm256_dpbusd_avx_epi32 simde_dpbusd_256

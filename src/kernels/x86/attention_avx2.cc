@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/x86/attention_tiles.h"
 #include "kernels/x86/kernels_avx2.h"
 #include "kernels/x86/math_avx2.h"
 #include "kernels/x86/tile_avx2.h"
@@ -94,13 +95,6 @@ Memory lay_out(const Shape& s, std::int64_t page, float* at) {
   return m;
 }
 
-// Keys or values of one kv head in a page: in the cache itself, or widened.
-struct PageRows {
-  const std::byte* at;
-  std::int64_t stride;  // bytes
-  DType dtype;
-};
-
 // count: of Q8_0 values; what the last block has beyond them is not written.
 void widen_q8(const std::byte* from, std::int64_t count, float* to) {
   std::int64_t i = 0;
@@ -117,13 +111,13 @@ void widen_q8(const std::byte* from, std::int64_t count, float* to) {
   }
 }
 
-// Rows [begin, end) of a page, `count` columns from `page` on, as `queries` queries will read them: many queries pay
-// for widening the rows to float once (into `memory`), few read the cache itself. Q8_0 and rows of a width that vectors
-// do not divide are always copied, padded with zeros.
+// Rows [begin, end) of a page, `count` columns from `page` on, as they will be read: from the cache itself (`direct`:
+// they are read once, by one tile of queries), or widened to float once, into `memory`. Q8_0 and rows of a width that
+// vectors do not divide are always copied, padded with zeros.
 PageRows page_rows(const StateView& state, const std::byte* page, std::int64_t begin, std::int64_t end,
-                   std::int64_t count, std::int64_t queries, float* memory) {
+                   std::int64_t count, bool direct, float* memory) {
   const std::int64_t stride = state.row_stride();
-  if (state.dtype != DType::Q8_0 && count % 8 == 0 && (queries <= tile_vectors || state.dtype == DType::F32))
+  if (state.dtype != DType::Q8_0 && count % 8 == 0 && (direct || state.dtype == DType::F32))
     return {.at = page, .stride = stride, .dtype = state.dtype};
   const std::int64_t width = pad(count, 8);
   const std::int64_t whole = count / 8 * 8;
@@ -256,16 +250,14 @@ void value_tile(const PageRows& v, std::int64_t width, const float* weights, std
 }
 
 template <class L>
-struct Tiles {
-  static constexpr std::array score = {score_tile<L, 1>, score_tile<L, 2>, score_tile<L, 3>};
-  static constexpr std::array value = {value_tile<L, 1>, value_tile<L, 2>, value_tile<L, 3>};
-};
-auto score_tiles(DType dtype) { return dtype == DType::F16 ? Tiles<LoadF16>::score : Tiles<LoadF32>::score; }
-auto value_tiles(DType dtype) { return dtype == DType::F16 ? Tiles<LoadF16>::value : Tiles<LoadF32>::value; }
+constexpr auto score_tiles = std::to_array<ScoreFn>({score_tile<L, 1>, score_tile<L, 2>, score_tile<L, 3>});
+template <class L>
+constexpr auto value_tiles = std::to_array<ValueFn>({value_tile<L, 1>, value_tile<L, 2>, value_tile<L, 3>});
 
 // One page for all queries of a unit; `begin` is the page's first position. `next`: the keys of the page after it.
-void attend_page(const Shape& s, const Memory& m, const PageRows& keys, const PageRows& values, const PageRows& next,
-                 std::int64_t count, std::int64_t begin, std::int64_t page) {
+void attend_page(const Shape& s, const AttentionTiles& tiles, const Memory& m, const PageRows& keys,
+                 const PageRows& values, const PageRows& next, std::int64_t count, std::int64_t begin,
+                 std::int64_t page) {
   const std::int64_t stride = pad(page, 8);
   std::int64_t from = page;
   std::int64_t to = 0;
@@ -273,12 +265,11 @@ void attend_page(const Shape& s, const Memory& m, const PageRows& keys, const Pa
     from = std::min(from, std::max<std::int64_t>(0, m.queries[i].first - begin));
     to = std::max(to, std::min(page, m.queries[i].end - begin));
   }
-  const std::int64_t v_bytes = count <= tile_vectors ? s.v_width * row_bytes(values.dtype, 1) : 0;
-  for (std::int64_t i = 0; i < count; i += tile_vectors) {
-    const auto width = static_cast<std::size_t>(std::min(tile_vectors, count - i));
-    score_tiles(keys.dtype)[width - 1](keys, values, v_bytes, m.q + i * s.k_width, s.k_width,
-                                       from / tile_rows * tile_rows, to, stride, m.scores + i * stride);
-  }
+  const std::int64_t v_bytes = count <= tiles.queries() ? s.v_width * row_bytes(values.dtype, 1) : 0;
+  for (std::int64_t i = 0; i < count; i += tiles.queries())
+    tiles.score(keys.dtype, std::min(tiles.queries(), count - i))(keys, values, v_bytes, m.q + i * s.k_width, s.k_width,
+                                                                  from / tile_rows * tile_rows, to, stride,
+                                                                  m.scores + i * stride);
   const auto range_begin = [&](std::int64_t i) { return std::max<std::int64_t>(0, m.queries[i].first - begin); };
   const auto range_end = [&](std::int64_t i) { return std::min(page, m.queries[i].end - begin); };
   for (std::int64_t i = 0; i < count; ++i) {
@@ -290,17 +281,18 @@ void attend_page(const Shape& s, const Memory& m, const PageRows& keys, const Pa
     const std::int64_t p = range_begin(i);
     const std::int64_t end = range_end(i);
     std::int64_t same = 1;
-    while (same < tile_vectors && i + same < count && range_begin(i + same) == p && range_end(i + same) == end) ++same;
+    while (same < tiles.queries() && i + same < count && range_begin(i + same) == p && range_end(i + same) == end)
+      ++same;
     if (p < end)
-      value_tiles(values.dtype)[static_cast<std::size_t>(same - 1)](values, s.v_width, m.scores + i * stride, stride, p,
-                                                                    end, m.out + i * s.v_width, next);
+      tiles.value(values.dtype, same)(values, s.v_width, m.scores + i * stride, stride, p, end, m.out + i * s.v_width,
+                                      next);
     i += same;
   }
 }
 
 // Rows [row, row_end), all of one slot, with query heads [head, head_end) of kv head `kv`.
-void attend(const OpCall& call, const Shape& s, const Memory& m, std::int64_t row, std::int64_t row_end,
-            std::int64_t head, std::int64_t head_end, std::int64_t kv) {
+void attend(const OpCall& call, const Shape& s, const AttentionTiles& tiles, const Memory& m, std::int64_t row,
+            std::int64_t row_end, std::int64_t head, std::int64_t head_end, std::int64_t kv) {
   const StateView& keys = *call.in[1].state;
   const StateView& values = *call.in[2].state;
   const std::int64_t page = keys.page_tokens;
@@ -321,15 +313,16 @@ void attend(const OpCall& call, const Shape& s, const Memory& m, std::int64_t ro
       m.queries[count] = {.first = sees, .end = position + 1, .highest = lowest, .sum = 0};
     }
   }
+  const bool direct = count <= tiles.queries();
   for (std::int64_t begin = first / page * page; begin < end; begin += page) {
     const std::int64_t from = std::max<std::int64_t>(0, first - begin);
     const std::int64_t to = std::min(page, end - begin);
-    const PageRows k = page_rows(keys, keys.at(slot, begin, kv * s.head_dim), from, to, s.head_dim, count, m.k);
-    const PageRows v = page_rows(values, values.at(slot, begin, kv * s.v_stride), from, to, s.v_dim, count, m.v);
+    const PageRows k = page_rows(keys, keys.at(slot, begin, kv * s.head_dim), from, to, s.head_dim, direct, m.k);
+    const PageRows v = page_rows(values, values.at(slot, begin, kv * s.v_stride), from, to, s.v_dim, direct, m.v);
     // Where there is no page after it, this one is fetched again, which costs nothing.
     const std::int64_t after = begin + page < end ? begin + page : begin;
     const PageRows next{.at = keys.at(slot, after, kv * s.head_dim), .stride = keys.row_stride(), .dtype = keys.dtype};
-    attend_page(s, m, k, v, next, count, begin, page);
+    attend_page(s, tiles, m, k, v, next, count, begin, page);
   }
   count = 0;
   for (std::int64_t r = row; r < row_end; ++r)
@@ -347,7 +340,7 @@ std::size_t attention_scratch(const OpCall& shape, std::int64_t, int threads) {
   return static_cast<std::size_t>(memory_floats(Shape(*shape.attrs), page) * threads) * sizeof(float);
 }
 
-void attention(const OpCall& call) {
+void attention_by(const OpCall& call, const AttentionTiles& tiles) {
   const Shape s(*call.attrs);
   const std::int64_t page = call.in[1].state->page_tokens;
   CHECK(page % tile_rows == 0 && call.in[2].state->page_tokens == page);
@@ -373,11 +366,19 @@ void attention(const OpCall& call) {
         while (same < row_end &&
                call.rows->slots[static_cast<std::size_t>(same)] == call.rows->slots[static_cast<std::size_t>(row)])
           ++same;
-        attend(call, s, m, row, same, kv * s.group() + head, kv * s.group() + head_end, kv);
+        attend(call, s, tiles, m, row, same, kv * s.group() + head, kv * s.group() + head_end, kv);
         row = same;
       }
     }
   });
+}
+
+void attention(const OpCall& call) {
+  static constexpr AttentionTiles tiles{.score_f32 = score_tiles<LoadF32>,
+                                        .score_f16 = score_tiles<LoadF16>,
+                                        .value_f32 = value_tiles<LoadF32>,
+                                        .value_f16 = value_tiles<LoadF16>};
+  attention_by(call, tiles);
 }
 
 }  // namespace knapsack::avx2

@@ -1,5 +1,6 @@
-// Small AVX2 pieces shared by the kernels here. Included by *_avx2.cc files only, which are compiled for AVX2, FMA and
-// F16C; everything is in an unnamed namespace so that no other file's copy of a function is replaced by one of these.
+// Small AVX2 pieces shared by the kernels here. Included by *_avx2.cc files and those of wider sets only, which are
+// compiled for AVX2, FMA and F16C; everything is in an unnamed namespace so that no other file's copy of a function is
+// replaced by one of these.
 #pragma once
 
 #include <immintrin.h>

@@ -14,19 +14,6 @@ namespace {
 
 constexpr std::int64_t tile_tokens = tile_vectors;
 
-// Adds the bias and stores y[row..row+count) of one token.
-KNAP_INLINE void finish(const MatmulJob& job, std::int64_t token, std::int64_t row, std::int64_t count, __m128 sums) {
-  float* y = job.y + token * job.y_stride + row;
-  if (count == tile_rows) {
-    if (job.bias != nullptr) sums = _mm_add_ps(sums, _mm_loadu_ps(job.bias + row));
-    _mm_storeu_ps(y, sums);
-    return;
-  }
-  alignas(16) float each[tile_rows];
-  _mm_store_ps(each, sums);
-  for (std::int64_t i = 0; i < count; ++i) y[i] = job.bias != nullptr ? each[i] + job.bias[row + i] : each[i];
-}
-
 // Fetches what the next four rows (or, of long rows, the next few blocks) will need while these are computed: four
 // short rows side by side are streams too short for the hardware to foresee.
 template <int bytes>
@@ -210,18 +197,6 @@ constexpr auto format_table = std::to_array<Format>({
 #undef KNAP_FORMAT
 });
 
-// Columns [col, col + count) of a row; out is filled up with zeros to a multiple of 8.
-void decode_piece(const MatmulJob& job, std::int64_t row, std::int64_t col, std::int64_t count, float* out) {
-  const FormatInfo& f = format(job.dtype);
-  const std::byte* p = job.w + row * row_bytes(job.dtype, job.cols) + col / f.block * f.block_bytes;
-  if (const DecodeFn fast = format_table[static_cast<std::size_t>(job.dtype)].decode; fast != nullptr) {
-    fast(p, count, out);
-    return;
-  }
-  f.decode(p, out, count / f.block);
-  for (; count % 8 != 0; ++count) out[count] = 0;
-}
-
 struct Piece {
   std::int64_t col, count;  // columns of the piece
   bool first, last;         // of the row's pieces
@@ -258,7 +233,7 @@ void multiply_panel(const MatmulJob& job, std::int64_t row, std::int64_t rows, s
                       .first = col == 0,
                       .last = col + cut >= job.cols,
                       .stride = end - begin};
-    for (std::int64_t r = 0; r < rows; ++r) decode_piece(job, row + r, col, piece.count, panel + r * matmul_stride);
+    for (std::int64_t r = 0; r < rows; ++r) avx2_decode(job, row + r, col, piece.count, panel + r * matmul_stride);
     for (std::int64_t token = begin; token < end; token += tile_tokens) {
       const auto width = static_cast<std::size_t>(std::min(tile_tokens, end - token));
       for (std::int64_t r = 0; r < rows; r += tile_rows) {
@@ -315,7 +290,7 @@ void avx2_columns(const MatmulJob& job, std::int64_t begin, std::int64_t end, st
     for (std::int64_t t = 0; t < job.tokens; ++t) std::fill_n(job.y + t * job.y_stride + col, count, 0.0F);
     for (std::int64_t row = 0; row < job.rows; row += matmul_panel) {
       const std::int64_t rows = std::min(matmul_panel, job.rows - row);
-      for (std::int64_t r = 0; r < rows; ++r) decode_piece(job, row + r, col, count, panel + r * matmul_stride);
+      for (std::int64_t r = 0; r < rows; ++r) avx2_decode(job, row + r, col, count, panel + r * matmul_stride);
       for (std::int64_t t = 0; t < job.tokens; ++t) {
         const float* x = job.x + t * job.x_stride + row;
         float* y = job.y + t * job.y_stride + col;
@@ -328,6 +303,17 @@ void avx2_columns(const MatmulJob& job, std::int64_t begin, std::int64_t end, st
 }
 
 }  // namespace
+
+void avx2_decode(const MatmulJob& job, std::int64_t row, std::int64_t col, std::int64_t count, float* out) {
+  const FormatInfo& f = format(job.dtype);
+  const std::byte* p = job.w + row * row_bytes(job.dtype, job.cols) + col / f.block * f.block_bytes;
+  if (const DecodeFn fast = format_table[static_cast<std::size_t>(job.dtype)].decode; fast != nullptr) {
+    fast(p, count, out);
+    return;
+  }
+  f.decode(p, out, count / f.block);
+  for (; count % 8 != 0; ++count) out[count] = 0;
+}
 
 const MatmulTable& avx2_matmul() {
   static constexpr MatmulTable table{.rows = avx2_rows, .columns = avx2_columns};

@@ -1,7 +1,9 @@
 // The inner product of four rows with one to three vectors: twelve sums, three vectors and one row in the sixteen
-// registers. Under prefill's matmul (rows: weights) and attention (rows: keys). Included by *_avx2.cc files only.
+// registers. Under prefill's matmul (rows: weights) and attention (rows: keys). Included by *_avx2.cc and wider
+// files only.
 #pragma once
 
+#include "kernels/matmul.h"
 #include "kernels/x86/avx2.h"
 
 namespace knapsack {
@@ -43,6 +45,19 @@ KNAP_INLINE void multiply_tile(const std::byte* w, std::int64_t w_stride, const 
     for (int t = 0; t < T; ++t)
       sum[r][t] =
           _mm256_fmadd_ps(L::eight(w + r * w_stride), _mm256_maskload_ps(x + t * x_stride + c, mask), sum[r][t]);
+}
+
+// Adds the bias and stores y[row..row+count) of one token.
+KNAP_INLINE void finish(const MatmulJob& job, std::int64_t token, std::int64_t row, std::int64_t count, __m128 sums) {
+  float* y = job.y + token * job.y_stride + row;
+  if (count == tile_rows) {
+    if (job.bias != nullptr) sums = _mm_add_ps(sums, _mm_loadu_ps(job.bias + row));
+    _mm_storeu_ps(y, sums);
+    return;
+  }
+  alignas(16) float each[tile_rows];
+  _mm_store_ps(each, sums);
+  for (std::int64_t i = 0; i < count; ++i) y[i] = job.bias != nullptr ? each[i] + job.bias[row + i] : each[i];
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "kernels/native.h"
 #include "kernels/ref/ref.h"
+#include "kernels/x86/attention_tiles.h"
 #include "kernels/x86/kernels_avx2.h"
 
 namespace knapsack {
@@ -37,13 +38,13 @@ bool runs_avx512() {
 bool runs_avx512vnni() { return runs_avx512() && __builtin_cpu_supports("avx512vnni"); }
 
 // What wider sets have nothing better for is AVX2's.
-template <const MatmulTable& (*matmul)(), const PackedTable& (*packed)()>
+template <const MatmulTable& (*matmul)(), const PackedTable& (*packed)(), KernelFn attention = avx2::attention>
 void overlay(KernelTable& table) {
   table[Op::linear].run = [](const OpCall& call) { ref::linear(call, matmul(), packed()); };
   table[Op::linear].run_group = [](std::span<const OpCall> calls) { ref::linear_group(calls, packed()); };
   table[Op::head_linear].run = [](const OpCall& call) { ref::head_linear(call, matmul()); };
   table[Op::moe].run = [](const OpCall& call) { ref::moe(call, matmul(), packed(), avx2::gate); };
-  table[Op::attention] = {.run = avx2::attention, .scratch_bytes = avx2::attention_scratch};
+  table[Op::attention] = {.run = attention, .scratch_bytes = avx2::attention_scratch};
   table[Op::rms_norm].run = avx2::rms_norm;
   table[Op::rope].run = avx2::rope;
   table[Op::kv_write].run = avx2::kv_write;
@@ -52,9 +53,9 @@ void overlay(KernelTable& table) {
   table[Op::scale].run = avx2::scale;
 }
 
-template <const MatmulTable& (*matmul)(), const PackedTable& (*packed)()>
+template <const MatmulTable& (*matmul)(), const PackedTable& (*packed)(), KernelFn attention = avx2::attention>
 constexpr IsaKernels kernels(Isa isa, bool (*runs)()) {
-  return {.isa = isa, .runs = runs, .overlay = overlay<matmul, packed>, .matmul = matmul, .packed = packed};
+  return {.isa = isa, .runs = runs, .overlay = overlay<matmul, packed, attention>, .matmul = matmul, .packed = packed};
 }
 
 }  // namespace
@@ -63,8 +64,8 @@ std::span<const IsaKernels> native_isas() {
   static constexpr std::array list{
       kernels<avx2_matmul, avx2_packed>(Isa::avx2, runs_avx2),
       kernels<avx2_matmul, avxvnni_packed>(Isa::avxvnni, runs_avxvnni),
-      kernels<avx2_matmul, avx512_packed>(Isa::avx512, runs_avx512),
-      kernels<avx2_matmul, avx512vnni_packed>(Isa::avx512vnni, runs_avx512vnni),
+      kernels<avx512_matmul, avx512_packed, avx512::attention>(Isa::avx512, runs_avx512),
+      kernels<avx512_matmul, avx512vnni_packed, avx512::attention>(Isa::avx512vnni, runs_avx512vnni),
   };
   return list;
 }

@@ -8,6 +8,9 @@
 namespace knapsack {
 
 const MatmulTable& avx2_matmul();
+const MatmulTable& avx512_matmul();  // the same bits
+// Columns [col, col + count) of a row of the job's weights, and zeros up to a multiple of 8.
+void avx2_decode(const MatmulJob& job, std::int64_t row, std::int64_t col, std::int64_t count, float* out);
 bool avx2_store_panel(const PackedKind& kind, const Levels& rows, std::int64_t cols, std::byte* panel);
 const PackedTable& avx2_packed();
 const PackedTable& avxvnni_packed();     // 256 bits

@@ -1,0 +1,131 @@
+// The AVX-512 loops of attention: scores of four keys with six queries, a vector holding the eight lanes of two keys;
+// values by sixteen columns.
+#include <array>
+
+#include "kernels/x86/attention_tiles.h"
+#include "kernels/x86/tile_avx2.h"
+
+namespace knapsack::avx512 {
+namespace {
+
+constexpr int pairs = tile_rows / 2;  // of keys
+
+struct WideF32 : LoadF32 {
+  static KNAP_INLINE __m512 sixteen(const std::byte* p) { return _mm512_loadu_ps(reinterpret_cast<const float*>(p)); }
+  // Eight columns of two rows.
+  static KNAP_INLINE __m512 two(const std::byte* a, const std::byte* b) {
+    return _mm512_insertf32x8(_mm512_castps256_ps512(eight(a)), eight(b), 1);
+  }
+};
+struct WideF16 : LoadF16 {
+  static KNAP_INLINE __m512 sixteen(const std::byte* p) { return _mm512_cvtph_ps(load_32_bytes(p)); }
+  static KNAP_INLINE __m512 two(const std::byte* a, const std::byte* b) {
+    return _mm512_cvtph_ps(_mm256_inserti128_si256(_mm256_castsi128_si256(load_16_bytes(a)), load_16_bytes(b), 1));
+  }
+};
+
+template <class L, int T>
+void score_tile(const PageRows& k, const PageRows& v, std::int64_t v_bytes, const float* q, std::int64_t width,
+                std::int64_t begin, std::int64_t end, std::int64_t stride, float* scores) {
+  for (std::int64_t p = begin; p < end; p += tile_rows) {
+    const std::byte* keys = k.at + p * k.stride;
+    // As in attention_avx2.cc.
+    for (std::int64_t r = 0; v_bytes > 0 && r < tile_rows; ++r) {
+      for (std::int64_t at = 0; at < width * L::bytes; at += 64)
+        __builtin_prefetch(keys + (4 * tile_rows + r) * k.stride + at);
+      for (std::int64_t at = 0; at < v_bytes; at += 64) __builtin_prefetch(v.at + (p + r) * v.stride + at);
+    }
+    __m512 sums[pairs][T];
+#pragma GCC unroll 2
+    for (int i = 0; i < pairs; ++i)
+#pragma GCC unroll 6
+      for (int t = 0; t < T; ++t) sums[i][t] = _mm512_setzero_ps();
+    for (std::int64_t c = 0; c < width; c += 8) {
+      __m512 x[T];
+#pragma GCC unroll 6
+      for (int t = 0; t < T; ++t) x[t] = _mm512_broadcast_f32x8(_mm256_loadu_ps(q + t * width + c));
+#pragma GCC unroll 2
+      for (int i = 0; i < pairs; ++i) {
+        const std::byte* row = keys + 2 * i * k.stride + c * L::bytes;
+        const __m512 two = L::two(row, row + k.stride);
+#pragma GCC unroll 6
+        for (int t = 0; t < T; ++t) sums[i][t] = _mm512_fmadd_ps(two, x[t], sums[i][t]);
+      }
+    }
+#pragma GCC unroll 6
+    for (int t = 0; t < T; ++t)
+      _mm_store_ps(scores + t * stride + p,
+                   lane_sums(_mm512_castps512_ps256(sums[0][t]), _mm512_extractf32x8_ps(sums[0][t], 1),
+                             _mm512_castps512_ps256(sums[1][t]), _mm512_extractf32x8_ps(sums[1][t], 1)));
+  }
+}
+
+// N vectors of sixteen columns.
+template <class L, int T, int N>
+KNAP_INLINE void add_values(const PageRows& v, std::int64_t column, std::int64_t width, const float* weights,
+                            std::int64_t stride, std::int64_t begin, std::int64_t end, float* out,
+                            const PageRows& next) {
+  __m512 sums[T][N];
+#pragma GCC unroll 6
+  for (int t = 0; t < T; ++t)
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) sums[t][n] = _mm512_loadu_ps(out + t * width + column + 16 * n);
+  for (std::int64_t p = begin; p < end; ++p) {
+    for (int line = 0; line < N; line += 2) __builtin_prefetch(next.at + p * next.stride + 2 * column + 32 * line);
+    __m512 weight[T];
+#pragma GCC unroll 6
+    for (int t = 0; t < T; ++t) weight[t] = _mm512_set1_ps(weights[t * stride + p]);
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) {
+      const __m512 value = L::sixteen(v.at + p * v.stride + (column + 16 * n) * L::bytes);
+#pragma GCC unroll 6
+      for (int t = 0; t < T; ++t) sums[t][n] = _mm512_fmadd_ps(weight[t], value, sums[t][n]);
+    }
+  }
+#pragma GCC unroll 6
+  for (int t = 0; t < T; ++t)
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) _mm512_storeu_ps(out + t * width + column + 16 * n, sums[t][n]);
+}
+
+// The last eight columns of a width that is no multiple of sixteen.
+template <class L, int T>
+KNAP_INLINE void add_eight(const PageRows& v, std::int64_t column, std::int64_t width, const float* weights,
+                           std::int64_t stride, std::int64_t begin, std::int64_t end, float* out) {
+  for (int t = 0; t < T; ++t) {
+    float* y = out + t * width + column;
+    __m256 sum = _mm256_loadu_ps(y);
+    for (std::int64_t p = begin; p < end; ++p)
+      sum = _mm256_fmadd_ps(_mm256_broadcast_ss(weights + t * stride + p),
+                            L::eight(v.at + p * v.stride + column * L::bytes), sum);
+    _mm256_storeu_ps(y, sum);
+  }
+}
+
+template <class L, int T>
+void value_tile(const PageRows& v, std::int64_t width, const float* weights, std::int64_t stride, std::int64_t begin,
+                std::int64_t end, float* out, const PageRows& next) {
+  std::int64_t c = 0;
+  for (; c + 64 <= width; c += 64) add_values<L, T, 4>(v, c, width, weights, stride, begin, end, out, next);
+  for (; c + 16 <= width; c += 16) add_values<L, T, 1>(v, c, width, weights, stride, begin, end, out, next);
+  if (c < width) add_eight<L, T>(v, c, width, weights, stride, begin, end, out);
+}
+
+template <class L>
+constexpr auto score_tiles = std::to_array<ScoreFn>({score_tile<L, 1>, score_tile<L, 2>, score_tile<L, 3>,
+                                                     score_tile<L, 4>, score_tile<L, 5>, score_tile<L, 6>});
+template <class L>
+constexpr auto value_tiles = std::to_array<ValueFn>({value_tile<L, 1>, value_tile<L, 2>, value_tile<L, 3>,
+                                                     value_tile<L, 4>, value_tile<L, 5>, value_tile<L, 6>});
+
+}  // namespace
+
+void attention(const OpCall& call) {
+  static constexpr AttentionTiles tiles{.score_f32 = score_tiles<WideF32>,
+                                        .score_f16 = score_tiles<WideF16>,
+                                        .value_f32 = value_tiles<WideF32>,
+                                        .value_f16 = value_tiles<WideF16>};
+  avx2::attention_by(call, tiles);
+}
+
+}  // namespace knapsack::avx512
