@@ -6,6 +6,7 @@
 #include <immintrin.h>
 
 #define SIMDE_ENABLE_NATIVE_ALIASES
+#define KNAP_EMULATED_VECTORS          // no vector is a register
 #include <simde/x86/avx512/setzero.h>  // first: others use it and do not include it
 
 #include <simde/x86/avx512/abs.h>

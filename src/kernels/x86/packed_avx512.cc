@@ -7,10 +7,12 @@ namespace {
 
 struct Two : TwoPanels {
   static constexpr int tokens = 8;
+  static constexpr int vectors = 1;
   static constexpr bool dots = false;
 };
 struct One : OnePanel {
   static constexpr int tokens = 2;
+  static constexpr int vectors = 1;
   static constexpr bool dots = false;
 };
 

@@ -1,9 +1,9 @@
 // The integer products of packed.h for every x86 instruction set: one body over V, a vector of one panel or of two.
 // Included by the packed_*.cc files only, each of which says what its V are and is compiled for its own ISA.
 //
-// A V has the types Ints and Floats, `panels`, `tokens` (at most of a tile, so that sums and results fill the
-// registers), `dots` and, where that is true, dot(sum, codes, q): sum + four products of unsigned codes with signed q
-// in each 32-bit lane. Where it is false maddubs multiplies and adds pairs in int16. How many such products fit there
+// A V has the types Ints and Floats, `panels`, `tokens` and `vectors` (at most of a tile, so that sums and results fill
+// the registers), `dots` and, where that is true, dot(sum, codes, q): sum + four products of unsigned codes with signed
+// q in each 32-bit lane. Where it is false maddubs multiplies and adds pairs in int16. How many such products fit there
 // before they must be widened: 127 * 2 * (2^bits - 1) each, so 8 of 4 bits, 4 of 5, 2 of 6; signed bytes go as |code| *
 // (q with code's sign), 127 * 128 * 2, one. For dot() signed bytes become unsigned by adding 128, and sums begin with
 // -128 * sum of q (PackedInput::base).
@@ -19,8 +19,8 @@
 namespace knapsack {
 namespace {  // NOLINT(google-build-namespaces): avx2.h says why
 
-// A vector of one panel, in AVX2's instructions; a V adds `tokens`, `dots` and dot(). `next` is what lies between two
-// panels, which one has no need of.
+// A vector of one panel, in AVX2's instructions; a V adds `tokens`, `vectors`, `dots` and dot(). `next` is what lies
+// between two panels, which one has no need of.
 struct OnePanel {
   using Ints = __m256i;
   using Floats = __m256;
@@ -84,123 +84,176 @@ KNAP_INLINE typename V::Ints four_of(const std::int8_t* q, int v) {
   return V::lanes(load_unaligned<std::int32_t>(reinterpret_cast<const std::byte*>(q) + 4 * v));
 }
 
+// What a tile multiplies: P vectors of panels, `next` bytes between two panels, with T tokens, `stride` bytes apart.
+template <class V, int P>
+struct Codes {
+  const std::byte* at;
+  std::int64_t next;
+  [[nodiscard]] KNAP_INLINE const std::byte* vector(int i) const { return at + i * V::panels * next; }
+};
+
+// Says that a vector is made here, in a register. Left alone, compilers put off the additions of a whole block, so that
+// products that wait for theirs fill the registers and spill, and load what two panels share twice.
+template <class V>
+KNAP_INLINE void settle(typename V::Ints& vector) {
+#if defined(KNAP_EMULATED_VECTORS)
+  (void)vector;
+#else
+  asm("" : "+v"(vector));
+#endif
+}
+
 // Pairs of products, or sums of four, of vector v with T tokens added to those before; `first`: there are none.
-template <class V, int bits, int T, int v, bool first>
-KNAP_INLINE void multiply(const std::byte* p, std::int64_t next, const std::int8_t* q, std::int64_t stride,
-                          typename V::Ints* sums) {
-  typename V::Ints w = codes_of<V, bits, v>(p, next);
-  if constexpr (V::dots) {
-    if constexpr (bits == 8) w = V::flip(w, V::bytes(-128));
+template <class V, int bits, int P, int T, int v, bool first>
+KNAP_INLINE void multiply(const Codes<V, P>& codes, const std::int8_t* q, std::int64_t stride,
+                          typename V::Ints (&sums)[P][T]) {
+  typename V::Ints w[P];
+  typename V::Ints size[P];
+#pragma GCC unroll 2
+  for (int i = 0; i < P; ++i) {
+    w[i] = codes_of<V, bits, v>(codes.vector(i), codes.next);
+    if constexpr (V::dots && bits == 8) w[i] = V::flip(w[i], V::bytes(-128));
+    size[i] = bits == 8 && !V::dots ? V::magnitude(w[i]) : w[i];
+  }
 #pragma GCC unroll 8
-    for (int t = 0; t < T; ++t) sums[t] = V::dot(sums[t], w, four_of<V>(q + t * stride, v));
-  } else {
-    const typename V::Ints size = bits == 8 ? V::magnitude(w) : w;
-#pragma GCC unroll 8
-    for (int t = 0; t < T; ++t) {
-      typename V::Ints x = four_of<V>(q + t * stride, v);
-      if constexpr (bits == 8) x = V::with_sign(x, w);
-      const typename V::Ints product = V::pairs(size, x);
-      sums[t] = first ? product : V::add_pairs(sums[t], product);
+  for (int t = 0; t < T; ++t) {
+    typename V::Ints x = four_of<V>(q + t * stride, v);
+    settle<V>(x);
+#pragma GCC unroll 2
+    for (int i = 0; i < P; ++i) {
+      if constexpr (V::dots) {
+        sums[i][t] = V::dot(sums[i][t], w[i], x);
+      } else {
+        const typename V::Ints product = V::pairs(size[i], bits == 8 ? V::with_sign(x, w[i]) : x);
+        sums[i][t] = first ? product : V::add_pairs(sums[i][t], product);
+        settle<V>(sums[i][t]);
+      }
     }
   }
 }
 
 // `count` vectors from `first` on, one after the other; `fresh`: sums hold nothing yet.
-template <class V, int bits, int T, int first, int count, bool fresh>
-KNAP_INLINE void multiply_run(const std::byte* p, std::int64_t next, const std::int8_t* q, std::int64_t stride,
-                              typename V::Ints* sums) {
-  multiply<V, bits, T, first, fresh>(p, next, q, stride, sums);
-  if constexpr (count > 1) multiply_run<V, bits, T, first + 1, count - 1, false>(p, next, q, stride, sums);
+template <class V, int bits, int P, int T, int first, int count, bool fresh>
+KNAP_INLINE void multiply_run(const Codes<V, P>& codes, const std::int8_t* q, std::int64_t stride,
+                              typename V::Ints (&sums)[P][T]) {
+  multiply<V, bits, P, T, first, fresh>(codes, q, stride, sums);
+  if constexpr (count > 1) multiply_run<V, bits, P, T, first + 1, count - 1, false>(codes, q, stride, sums);
 }
 
-// sums[t] = the products of vectors [first, first + count) with T tokens, in int32 by row; those of dot() are added to
-// what is there.
-template <class V, int bits, int T, int first, int count, bool fresh = true>
-KNAP_INLINE void products(const std::byte* p, std::int64_t next, const std::int8_t* q, std::int64_t stride,
-                          typename V::Ints* sums) {
+// sums[i][t] = the products of vectors [first, first + count) with T tokens, in int32 by row; those of dot() are added
+// to what is there.
+template <class V, int bits, int P, int T, int first, int count, bool fresh = true>
+KNAP_INLINE void products(const Codes<V, P>& codes, const std::int8_t* q, std::int64_t stride,
+                          typename V::Ints (&sums)[P][T]) {
   if constexpr (V::dots) {
-    multiply_run<V, bits, T, first, count, false>(p, next, q, stride, sums);
+    multiply_run<V, bits, P, T, first, count, false>(codes, q, stride, sums);
   } else {
     constexpr int fit = bits == 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 1;
     constexpr int run = fit < count ? fit : count;
-    typename V::Ints pairs[T];
-    multiply_run<V, bits, T, first, run, true>(p, next, q, stride, pairs);
+    typename V::Ints pairs[P][T];
+    multiply_run<V, bits, P, T, first, run, true>(codes, q, stride, pairs);
+#pragma GCC unroll 2
+    for (int i = 0; i < P; ++i)
 #pragma GCC unroll 8
-    for (int t = 0; t < T; ++t) {
-      const typename V::Ints wide = V::widen(pairs[t]);
-      sums[t] = fresh ? wide : V::add(sums[t], wide);
-    }
-    if constexpr (count > run) products<V, bits, T, first + run, count - run, false>(p, next, q, stride, sums);
+      for (int t = 0; t < T; ++t) {
+        const typename V::Ints wide = V::widen(pairs[i][t]);
+        sums[i][t] = fresh ? wide : V::add(sums[i][t], wide);
+        if constexpr (count > run) settle<V>(sums[i][t]);
+      }
+    if constexpr (count > run) products<V, bits, P, T, first + run, count - run, false>(codes, q, stride, sums);
   }
 }
 
-// One vector's panels with T tokens from `token` on.
-template <class V, int bits, int groups, bool min, int T>
+// P vectors of panels with T tokens from `token` on.
+template <class V, int bits, int groups, bool min, int P, int T>
 KNAP_INLINE void tile(const PackedJob& job, std::int64_t panel, std::int64_t token) {
   constexpr PackedKind kind{.bits = bits, .groups = groups, .min = min};
   const std::int64_t cols = job.w->cols;
   const std::int64_t blocks = cols / packed_block;
   const std::int64_t next = job.w->panel_bytes();
-  const std::byte* p = job.w->data.get() + panel * next;
+  Codes<V, P> codes{.at = job.w->data.get() + panel * next, .next = next};
   const std::int8_t* q = job.x.q + token * cols;
   const float* d = job.x.d + token * blocks;
   const float* side = job.x.side + token * blocks * groups;
-  typename V::Floats y[T];
+  typename V::Floats y[P][T];
+#pragma GCC unroll 2
+  for (int i = 0; i < P; ++i)
 #pragma GCC unroll 8
-  for (int t = 0; t < T; ++t) y[t] = V::none();
-  for (std::int64_t b = 0; b < blocks; ++b, p += kind.block_bytes(), q += packed_block) {
+    for (int t = 0; t < T; ++t) y[i][t] = V::none();
+  for (std::int64_t b = 0; b < blocks; ++b, codes.at += kind.block_bytes(), q += packed_block) {
     if constexpr (T == 1) {
-      for (int of = 0; of < V::panels; ++of)
-        for (int at = 0; at < kind.block_bytes(); at += 64) __builtin_prefetch(p + of * next + 1536 + at);
+      for (int of = 0; of < P * V::panels; ++of)
+        for (int at = 0; at < kind.block_bytes(); at += 64) __builtin_prefetch(codes.at + of * next + 1536 + at);
     }
-    const std::byte* factors = p + kind.code_bytes();
 #pragma GCC unroll 2
     for (int g = 0; g < groups; ++g) {
-      typename V::Ints sums[T];
+      typename V::Ints sums[P][T];
       if constexpr (V::dots) {
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t)
-          sums[t] = bits == 8 ? V::lanes(job.x.base[((token + t) * blocks + b) * groups + g]) : V::zeros();
+#pragma GCC unroll 2
+          for (int i = 0; i < P; ++i)
+            sums[i][t] = bits == 8 ? V::lanes(job.x.base[((token + t) * blocks + b) * groups + g]) : V::zeros();
       }
       if constexpr (groups == 1) {
-        products<V, bits, T, 0, 8>(p, next, q, cols, sums);
+        products<V, bits, P, T, 0, 8>(codes, q, cols, sums);
       } else if (g == 0) {
-        products<V, bits, T, 0, 4>(p, next, q, cols, sums);
+        products<V, bits, P, T, 0, 4>(codes, q, cols, sums);
       } else {
-        products<V, bits, T, 4, 4>(p, next, q, cols, sums);
+        products<V, bits, P, T, 4, 4>(codes, q, cols, sums);
       }
-      const typename V::Floats scale = V::load_factors(factors + 16 * g, next);
+      typename V::Floats scale[P];
+#pragma GCC unroll 2
+      for (int i = 0; i < P; ++i) scale[i] = V::load_factors(codes.vector(i) + kind.code_bytes() + 16 * g, next);
 #pragma GCC unroll 8
       for (int t = 0; t < T; ++t) {
-        const typename V::Floats sum = V::to_floats(sums[t]);
         const typename V::Floats step = V::all(d + t * blocks + b);
         const typename V::Floats more = V::all(side + (t * blocks + b) * groups + g);
-        if constexpr (min) {
-          y[t] = V::fma(V::multiply(sum, step), scale, y[t]);
-          y[t] = V::fma(more, V::load_factors(factors + 16 * (groups + g), next), y[t]);
-        } else {
-          y[t] = V::fma(V::fma(sum, step, more), scale, y[t]);
+#pragma GCC unroll 2
+        for (int i = 0; i < P; ++i) {
+          const typename V::Floats sum = V::to_floats(sums[i][t]);
+          if constexpr (min) {
+            const std::byte* mins = codes.vector(i) + kind.code_bytes() + 16 * (groups + g);
+            y[i][t] = V::fma(V::multiply(sum, step), scale[i], y[i][t]);
+            y[i][t] = V::fma(more, V::load_factors(mins, next), y[i][t]);
+          } else {
+            y[i][t] = V::fma(V::fma(sum, step, more), scale[i], y[i][t]);
+          }
         }
       }
     }
   }
-  const std::int64_t row = panel * packed_rows;
-  const std::int64_t count = std::min(V::panels * packed_rows, job.w->rows - row);
-  for (int t = 0; t < T; ++t)
-    V::store(job.y + (token + t) * job.y_stride + row, job.bias != nullptr ? job.bias + row : nullptr, count, y[t]);
+  for (int i = 0; i < P; ++i) {
+    const std::int64_t row = (panel + i * V::panels) * packed_rows;
+    const std::int64_t count = std::min(V::panels * packed_rows, job.w->rows - row);
+    for (int t = 0; t < T; ++t)
+      V::store(job.y + (token + t) * job.y_stride + row, job.bias != nullptr ? job.bias + row : nullptr, count,
+               y[i][t]);
+  }
 }
 
 // All tokens from `token` on, in tiles of T as long as there are so many, then of fewer: of each number with one panel
 // a vector, of each power of two with two panels, whose code is long.
 template <class V, int bits, int groups, bool min, int T>
 void all_tokens(const PackedJob& job, std::int64_t panel, std::int64_t token) {
-  for (; token + T <= job.tokens; token += T) tile<V, bits, groups, min, T>(job, panel, token);
+  for (; token + T <= job.tokens; token += T) tile<V, bits, groups, min, 1, T>(job, panel, token);
   if constexpr (T > 1)
     if (token < job.tokens) all_tokens<V, bits, groups, min, V::panels == 1 ? T - 1 : T / 2>(job, panel, token);
 }
 
 template <int bits, int groups, bool min, class Last, class V>
 void panels_of(const PackedJob& job, std::int64_t begin, std::int64_t end) {
+  // Two vectors share what is loaded of the tokens; where a tile of all its tokens is not full, one will do.
+  if constexpr (V::vectors > 1) {
+    constexpr std::int64_t both = V::vectors * V::panels;
+    const std::int64_t whole = job.tokens / V::tokens * V::tokens;
+    for (; whole > 0 && begin + both <= end; begin += both) {
+      for (std::int64_t token = 0; token < whole; token += V::tokens)
+        tile<V, bits, groups, min, V::vectors, V::tokens>(job, begin, token);
+      for (std::int64_t i = 0; whole < job.tokens && i < both; i += V::panels)
+        all_tokens<V, bits, groups, min, V::tokens - 1>(job, begin + i, whole);
+    }
+  }
   for (; begin + V::panels <= end; begin += V::panels) all_tokens<V, bits, groups, min, V::tokens>(job, begin, 0);
   if constexpr (V::panels > 1)
     if (begin < end) all_tokens<Last, bits, groups, min, Last::tokens>(job, begin, 0);
