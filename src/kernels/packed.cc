@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/huge_memory.h"
 #include "tensor/half.h"
 
 namespace knapsack {
@@ -188,14 +189,14 @@ bool store_panel(const PackedKind& kind, const Levels& from, std::int64_t cols, 
 }
 
 std::unique_ptr<PackedMatrix> pack(const PackedTable& table, DType dtype, const std::byte* w, std::int64_t row_count,
-                                   std::int64_t cols, ThreadPool& pool) {
+                                   std::int64_t cols, ThreadPool& pool, std::shared_ptr<std::byte[]> place) {
   const std::optional<PackedKind> kind = packed_kind(dtype);
   if (!kind || cols % packed_block != 0 || row_count == 0) return nullptr;
   auto out = std::make_unique<PackedMatrix>();
   out->kind = *kind;
   out->rows = row_count;
   out->cols = cols;
-  out->data.reset(new std::byte[static_cast<std::size_t>(out->bytes())]);
+  out->data = place != nullptr ? std::move(place) : huge_memory(static_cast<std::size_t>(out->bytes()));
   const FormatInfo& f = format(dtype);
   const auto columns = static_cast<std::size_t>(cols);
   const std::size_t groups = columns / static_cast<std::size_t>(level_group);

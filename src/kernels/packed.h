@@ -51,7 +51,7 @@ struct PackedKind {
 struct PackedMatrix {
   PackedKind kind;
   std::int64_t rows = 0, cols = 0;
-  std::unique_ptr<std::byte[]> data;
+  std::shared_ptr<std::byte[]> data;  // its own, or a part of what several share
   [[nodiscard]] std::int64_t panels() const { return (rows + packed_rows - 1) / packed_rows; }
   [[nodiscard]] std::int64_t panel_bytes() const { return cols / packed_block * kind.block_bytes(); }
   [[nodiscard]] std::int64_t bytes() const { return panels() * panel_bytes(); }
@@ -121,9 +121,10 @@ struct PackedTable {
 const PackedTable& scalar_packed();
 
 // Null when the matrix cannot be packed: no levels, columns that are no multiple of 32, or a scale or min that f16
-// cannot hold (those of K formats are products, and are rounded to f16 here). Throws bad_alloc.
+// cannot hold (those of K formats are products, and are rounded to f16 here). `place`: where it goes, enough for its
+// bytes; null: memory of its own. The pool's threads write it first. Throws bad_alloc.
 std::unique_ptr<PackedMatrix> pack(const PackedTable& table, DType dtype, const std::byte* w, std::int64_t rows,
-                                   std::int64_t cols, ThreadPool& pool);
+                                   std::int64_t cols, ThreadPool& pool, std::shared_ptr<std::byte[]> place = nullptr);
 
 // All jobs in one parallel region.
 void packed_matmul(const PackedTable& table, std::span<const PackedJob> jobs, ThreadPool& pool);

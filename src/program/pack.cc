@@ -4,6 +4,7 @@
 #include <new>
 #include <numeric>
 
+#include "base/huge_memory.h"
 #include "base/limits.h"
 #include "base/mmap.h"
 
@@ -33,31 +34,39 @@ std::int64_t memory_for_weights(const KvCache& kv) {
 Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, const PackedTable& table, ThreadPool& pool,
                                                     std::int64_t most) {
   auto packed = std::make_unique<PackedWeights>();
-  const std::vector<const Weight*> weights = packable(program);
-  const std::int64_t all = std::accumulate(weights.begin(), weights.end(), std::int64_t{0},
-                                           [](std::int64_t sum, const Weight* w) { return sum + packed_bytes(*w); });
-  for (const Weight* w : weights) {
-    const std::size_t dimensions = w->shape.size();
-    const std::int64_t count = dimensions == 3 ? w->shape[0] : 1;
-    if (all > most && dimensions == 3) {
-      packed->leave(w);
-      continue;
-    }
-    const std::int64_t rows = w->shape[dimensions - 2];
-    const auto bytes = static_cast<std::size_t>(rows * w->row_size());
-    try {
+  std::vector<const Weight*> weights = packable(program);
+  const auto sum = [](std::int64_t bytes, const Weight* w) { return bytes + packed_bytes(*w); };
+  if (std::accumulate(weights.begin(), weights.end(), std::int64_t{0}, sum) > most) {
+    const auto experts =
+        std::stable_partition(weights.begin(), weights.end(), [](const Weight* w) { return w->shape.size() < 3; });
+    std::for_each(experts, weights.end(), [&](const Weight* w) { packed->leave(w); });
+    weights.erase(experts, weights.end());
+  }
+  const std::int64_t bytes = std::accumulate(weights.begin(), weights.end(), std::int64_t{0}, sum);
+  if (bytes == 0) return packed;
+  try {
+    // All in one piece: most matrices are smaller than a huge page or end within one.
+    const std::shared_ptr<std::byte[]> all = huge_memory(static_cast<std::size_t>(bytes));
+    std::byte* next = all.get();
+    for (const Weight* w : weights) {
+      const std::size_t dimensions = w->shape.size();
+      const std::int64_t count = dimensions == 3 ? w->shape[0] : 1;
+      const std::int64_t rows = w->shape[dimensions - 2];
+      const std::int64_t each = packed_bytes(*w) / count;
       std::vector<PackedMatrix> matrices;
       for (std::int64_t i = 0; i < count; ++i) {
-        auto matrix = pack(table, w->dtype, w->slab(i), rows, w->cols(), pool);
+        auto matrix = pack(table, w->dtype, w->slab(i), rows, w->cols(), pool, {all, next + i * each});
         if (matrix == nullptr) break;
         matrices.push_back(std::move(*matrix));
       }
-      if (std::ssize(matrices) < count) continue;
+      if (std::ssize(matrices) < count) continue;  // the next one takes its place
+      next += count * each;
       packed->add(w, std::move(matrices));
-    } catch (const std::bad_alloc&) {
-      return out_of_resource("{}: {} MiB for its repacked form are not to be had", w->name, w->bytes() >> 20);
+      for (std::int64_t i = 0; i < count; ++i)
+        release_pages({w->slab(i), static_cast<std::size_t>(rows * w->row_size())});
     }
-    for (std::int64_t i = 0; i < count; ++i) release_pages({w->slab(i), bytes});
+  } catch (const std::bad_alloc&) {
+    return out_of_resource("{} MiB for the repacked weights are not to be had", bytes >> 20);
   }
   return packed;
 }
