@@ -7,6 +7,6 @@ show() {
 }
 show "$knapsack" inspect "$model"
 "$knapsack" inspect "$model"
-question='What is a knapsack, and what should I put in it for a day in the mountains?'
-show "$knapsack" chat "$model" -p "$question" -n 200 --seed 7
-"$knapsack" chat "$model" -p "$question" -n 200 --seed 7
+question='What is gravity? Answer in one sentence.'
+show "$knapsack" chat "$model" -p "$question"
+"$knapsack" chat "$model" -p "$question"

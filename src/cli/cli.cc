@@ -31,12 +31,6 @@ bool asks_for_json(const std::vector<std::string>& words) {
   return std::find(words.begin(), end, "--json") != end;
 }
 
-Result<int> print(Context& context, const std::string& text) {
-  TRY_VOID(context.out.write(text));
-  TRY_VOID(context.out.flush());
-  return 0;
-}
-
 Error unknown_command(const std::string& word) {
   std::vector<std::string> names;
   for (const auto& entry : all_commands()) names.emplace_back(entry.name);
@@ -52,7 +46,8 @@ Result<int> run_command(const CommandEntry& entry, const std::vector<std::string
   const int width = is_terminal(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO) : 100;
   Result<int> code = 0;
   if (context.help) {
-    code = print(context, command_help(entry, width));
+    const std::string text = command_help(entry, width);
+    code = print_result(context, text, {{"help", text}});
   } else {
     set_log_level(context.quiet ? LogLevel::quiet : context.verbose ? LogLevel::info : LogLevel::warning);
     if (context.cpus) {
@@ -60,9 +55,9 @@ Result<int> run_command(const CommandEntry& entry, const std::vector<std::string
       TRY_VOID(run_on(cpus));
     }
     code = prepared.command->run(context);
-    if (code) {
-      if (auto flushed = context.out.flush(); !flushed) code = flushed.error();
-    }
+  }
+  if (code) {
+    if (auto flushed = context.out.flush(); !flushed) code = flushed.error();
   }
   if (!code && context.out.reader_gone()) return 0;
   return code;
@@ -73,10 +68,16 @@ Result<int> dispatch(const std::vector<std::string>& words) {
   std::vector<std::string> rest;
   std::size_t at = 0;
   for (; at < words.size() && words[at].starts_with('-') && words[at].size() > 1; ++at) {
-    if (words[at] == "--version") return run_command(*find_command("version"), {});
-    if (words[at] == "-h" || words[at] == "--help") return run_command(*find_command("help"), {});
-    rest.push_back(words[at]);
-    if ((words[at] == "--threads" || words[at] == "--cpus") && at + 1 < words.size()) rest.push_back(words[++at]);
+    const std::string& word = words[at];
+    if (word == "--version" || word == "-h" || word == "--help") {
+      std::vector<std::string> more;
+      if (asks_for_json(words)) more.emplace_back("--json");
+      const bool help = word != "--version";
+      if (help && at + 1 < words.size() && find_command(words[at + 1]) != nullptr) more.push_back(words[at + 1]);
+      return run_command(*find_command(help ? "help" : "version"), more);
+    }
+    rest.push_back(word);
+    if ((word == "-t" || word == "--threads" || word == "--cpus") && at + 1 < words.size()) rest.push_back(words[++at]);
   }
   if (at == words.size()) return usage_error("a command is missing; see `knapsack help`");
   const CommandEntry* entry = find_command(words[at]);

@@ -1,8 +1,10 @@
 #include "cli/generation_flags.h"
 
+#include <algorithm>
 #include <limits>
 #include <random>
 
+#include "base/log.h"
 #include "cli/model.h"
 
 namespace knapsack {
@@ -27,8 +29,8 @@ Result<std::pair<std::int32_t, float>> parse_bias(const std::string& text) {
 
 void GenerationFlags::describe(Arguments& arguments) {
   arguments.group("Length");
-  arguments.integer("-n,--max-tokens", max_tokens_, 0, most_tokens,
-                    "tokens to generate at most (default: until the model ends or the context is full)");
+  arguments.integer("-n,--max-tokens", max_tokens_, -1, most_tokens,
+                    "tokens to generate at most; -1: until the model ends or the context is full (default: -1)");
   arguments.integer("-c,--ctx", ctx_, 1, std::numeric_limits<std::int32_t>::max(),
                     "context in tokens, prompt and completion together (default: what the model was trained for, at "
                     "most 4096)");
@@ -38,11 +40,13 @@ void GenerationFlags::describe(Arguments& arguments) {
   arguments.flag("--ignore-eos", ignore_eos_, "go on after the model's end tokens");
   arguments.group("Sampling");
   arguments.flag("--greedy", greedy_, "always the most likely token");
-  arguments.integer(
-      "-s,--seed", seed_, 0, std::numeric_limits<std::int64_t>::max(),
-      "seed of sampling: the same text on every thread count; without --temp, --top-k ... nothing is drawn "
-      "(default: random, and reported)");
-  arguments.number("--temp,--temperature", temperature_, 0, 1000, "0 is greedy");
+  arguments.integer("-s,--seed", seed_, -1, std::numeric_limits<std::int64_t>::max(),
+                    "seed of sampling: the same text on every thread count; without --temp, --top-k ... nothing is "
+                    "drawn; -1: random, "
+                    "and reported (default: -1)");
+  arguments.number("--temp,--temperature", temperature_, 0, 1000,
+                   "divides the logits; 0: greedy (default: 0, or 1 beside --top-k, --top-p, --min-p, --typical and "
+                   "--mirostat)");
   arguments.integer("--top-k", top_k_, 0, std::numeric_limits<std::int32_t>::max(), "the K most likely tokens; 0: all");
   arguments.number("--top-p", top_p_, 0, 1, "the most likely tokens up to this probability; 1: all");
   arguments.number("--min-p", min_p_, 0, 1, "tokens at least this likely relative to the best; 0: all");
@@ -71,7 +75,8 @@ void GenerationFlags::describe(Arguments& arguments) {
       "pays; the text is the same without");
   arguments.text("--draft", "MODEL", draft_, "a small model with the same vocabulary that guesses, too").complete =
       Complete::model;
-  arguments.integer("--guesses", guesses_, 1, 1000, "so many a step, whatever it costs (default: as many as pay)");
+  arguments.integer("--guesses", guesses_, 1, 1000,
+                    "guess so many tokens a step, whatever it costs (default: as many as pay)");
   arguments.group("");
   arguments.integer("--logprobs", logprobs_, 0, 1000, "report each token's log probability, with so many alternatives");
 }
@@ -124,9 +129,9 @@ Result<GenerateOptions> GenerationFlags::resolve(const GenerationDefaults* by_de
     s.min_p = min_p_ ? *min_p_ : wishes.min_p.value_or(0.0F);
     s.typical_p = typical_.value_or(1.0F);
     s.mirostat = mirostat_;
-    s.seed = seed_ ? static_cast<std::uint64_t>(*seed_) : std::random_device{}();
+    s.seed = seed_.value_or(-1) >= 0 ? static_cast<std::uint64_t>(*seed_) : std::random_device{}();
   } else {
-    s.seed = static_cast<std::uint64_t>(seed_.value_or(0));
+    s.seed = static_cast<std::uint64_t>(std::max<std::int64_t>(seed_.value_or(0), 0));
   }
   s.repetition_penalty = repeat_penalty_ ? *repeat_penalty_ : wishes.repetition_penalty.value_or(1.0F);
   s.presence_penalty = presence_penalty_;
@@ -151,6 +156,38 @@ Result<GenerateOptions> GenerationFlags::resolve(const GenerationDefaults* by_de
   }
   TRY_VOID(check(s));
   return options;
+}
+
+void GenerationFlags::warn_of_idle(const SamplerOptions& s) const {
+  const SamplerOptions usual;
+  const auto idle = [](bool given, const char* name, const char* why) {
+    if (given) warn("{} changes nothing: {}", name, why);
+  };
+  const bool greedy = s.temperature == 0;
+  idle(greedy && seed_, "--seed", "the most likely token is always taken; sample with --temp, --top-k ...");
+  for (const auto& [given, name] : {std::pair{top_k_.has_value(), "--top-k"},
+                                    {top_p_.has_value(), "--top-p"},
+                                    {min_p_.has_value(), "--min-p"},
+                                    {typical_.has_value(), "--typical"}}) {
+    idle(greedy && given, name, "at a temperature of 0 the most likely token is always taken");
+    idle(!greedy && s.mirostat != 0 && given, name, "mirostat takes the place of the filters");
+  }
+  idle(greedy && mirostat_ == 2, "--mirostat", "at a temperature of 0 the most likely token is always taken");
+  idle(mirostat_ == 0 && s.mirostat_tau != usual.mirostat_tau, "--mirostat-tau", "it needs --mirostat 2");
+  idle(mirostat_ == 0 && s.mirostat_eta != usual.mirostat_eta, "--mirostat-eta", "it needs --mirostat 2");
+  const bool dry = s.dry_multiplier > 0;
+  idle(!dry && s.dry_base != usual.dry_base, "--dry-base", "it needs --dry-multiplier");
+  idle(!dry && s.dry_allowed_length != usual.dry_allowed_length, "--dry-allowed-length", "it needs --dry-multiplier");
+  idle(!dry && s.dry_window != usual.dry_window, "--dry-window", "it needs --dry-multiplier");
+  idle(!dry && !dry_breakers_.empty(), "--dry-breaker", "it needs --dry-multiplier");
+  const bool penalties = s.repetition_penalty != 1 || s.presence_penalty != 0 || s.frequency_penalty != 0;
+  idle(!penalties && s.penalty_window != usual.penalty_window, "--penalty-window",
+       "it needs --repeat-penalty, --presence-penalty or --frequency-penalty");
+}
+
+void GenerationFlags::describe_session(json::object& object) const {
+  object["kv"] = kv_;
+  object["exact"] = exact_;
 }
 
 }  // namespace knapsack

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "cli/arguments.h"
 #include "runtime/session.h"
 
@@ -17,7 +18,6 @@ class GenerationFlags {
   void describe(Arguments& arguments);
 
   [[nodiscard]] std::int64_t ctx() const { return ctx_.value_or(0); }
-  [[nodiscard]] bool seeded() const { return seed_.has_value(); }
   // How the session is to be made, `draft` opened where it is asked for.
   [[nodiscard]] SessionOptions session(std::shared_ptr<const Bundle> draft) const;
   [[nodiscard]] const std::optional<std::string>& draft() const { return draft_; }
@@ -27,6 +27,10 @@ class GenerationFlags {
   // With no option that picks tokens: greedy, unless `by_default` (a checkpoint's own wishes) asks for sampling.
   // Without --seed a sampled text gets a random seed. tokenizer: may be null; only DRY's breakers need it.
   Result<GenerateOptions> resolve(const GenerationDefaults* by_default, const Tokenizer* tokenizer) const;
+  // Options that were given and change nothing, because of what resolve() made of the others: a warning each.
+  void warn_of_idle(const SamplerOptions& sampler) const;
+  // For --json: how the session computes.
+  void describe_session(json::object& object) const;
 
  private:
   [[nodiscard]] bool asks_for_sampling() const;

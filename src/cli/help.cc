@@ -60,6 +60,9 @@ std::string usage(const CommandEntry& entry, const Arguments& arguments) {
     if (!argument.positional()) continue;
     line += argument.required ? fmt::format(" {}", signature(argument)) : fmt::format(" [{}]", signature(argument));
   }
+  for (const auto& argument : arguments.all())
+    if (!argument.positional() && argument.required)
+      line += fmt::format(" {} {}", argument.names.front(), argument.value);
   return line + " [options]";
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/read_file.h"
 #include "import/model_text.h"
@@ -62,6 +63,9 @@ Result<std::shared_ptr<const Bundle>> open_model(const Context& context, const s
 Result<std::unique_ptr<Session>> start_session(const Context& context, std::shared_ptr<const Bundle> bundle,
                                                SessionOptions options) {
   options.threads = context.threads;
+  if (const int cores = available_cores(); context.threads > cores)
+    warn("--threads {}: this process may use {} core{}; more threads than cores wait for each other", context.threads,
+         cores, cores == 1 ? "" : "s");
   const Busy busy("preparing " + bundle->name, context.quiet);
   return Session::create(std::move(bundle), options);
 }

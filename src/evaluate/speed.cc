@@ -17,6 +17,10 @@ namespace {
 
 using Ids = std::span<const std::int32_t>;
 
+std::int64_t largest(const std::vector<std::int64_t>& numbers) {
+  return *std::max_element(numbers.begin(), numbers.end());
+}
+
 Error stopped() { return {Code::interrupted, "stopped while measuring"}; }
 
 // What the cases share: weights and KV cache.
@@ -217,8 +221,8 @@ class Measurement {
   // What the deepest case needs in the KV cache. Others write over it, which changes what the rows say but not what
   // reading them costs.
   Result<void> fill(Model& model) {
-    const std::int64_t deepest = *std::max_element(options_.depths.begin(), options_.depths.end());
-    const std::int64_t slots = options_.gen > 0 ? model.kv.slots() : 1;
+    const std::int64_t deepest = largest(options_.depths);
+    const std::int64_t slots = options_.writes() ? model.kv.slots() : 1;
     for (std::int64_t slot = 0; slot < slots; ++slot) TRY_VOID(runners_.back()->read(slot, 0, deepest, false, stop_));
     return {};
   }
@@ -226,15 +230,16 @@ class Measurement {
   void add_cases() {
     for (std::size_t t = 0; t < runners_.size(); ++t)
       for (const std::int64_t depth : options_.depths)
-        for (const bool prefill : {true, false}) {
-          if ((prefill ? options_.prompt : options_.gen) == 0) continue;
-          cases_.push_back({.prefill = prefill,
-                            .prompt = prefill ? options_.prompt : 0,
-                            .gen = prefill ? 0 : options_.gen,
-                            .depth = depth,
-                            .threads = options_.threads[t]});
-          runner_of_.push_back(runners_[t].get());
-        }
+        for (const bool prefill : {true, false})
+          for (const std::int64_t tokens : prefill ? options_.prompts : options_.gens) {
+            if (tokens == 0) continue;
+            cases_.push_back({.prefill = prefill,
+                              .prompt = prefill ? tokens : 0,
+                              .gen = prefill ? 0 : tokens,
+                              .depth = depth,
+                              .threads = options_.threads[t]});
+            runner_of_.push_back(runners_[t].get());
+          }
   }
 
   // Tokens a second. A short one only warms up.
@@ -280,9 +285,9 @@ class Measurement {
 
 }  // namespace
 
-std::int64_t SpeedOptions::ctx() const {
-  return *std::max_element(depths.begin(), depths.end()) + std::max(prompt, gen);
-}
+bool SpeedOptions::reads() const { return largest(prompts) > 0; }
+bool SpeedOptions::writes() const { return largest(gens) > 0; }
+std::int64_t SpeedOptions::ctx() const { return largest(depths) + std::max(largest(prompts), largest(gens)); }
 
 double median(std::vector<double> values) {
   CHECK(!values.empty());
@@ -293,8 +298,9 @@ double median(std::vector<double> values) {
 
 Result<std::vector<Speed>> measure_speed(const Bundle& bundle, const SpeedOptions& options,
                                          const std::stop_token& stop) {
-  CHECK(options.prompt + options.gen > 0 && options.repeats > 0 && options.batch > 0);
-  CHECK(!options.depths.empty() && !options.threads.empty());
+  CHECK(options.repeats > 0 && options.batch > 0);
+  CHECK(!options.prompts.empty() && !options.gens.empty() && !options.depths.empty() && !options.threads.empty());
+  CHECK(options.reads() || options.writes());
   CHECK(options.batch <= std::max(bundle.decode->max_selected, bundle.prefill->max_selected));
   auto kv = KvCache::create(bundle.decode->states, options.batch, options.ctx(), options.kv);
   if (!kv)

@@ -16,12 +16,12 @@
 
 namespace knapsack {
 
-// prefill: `prompt` tokens at the end of what the KV cache holds, `depth` tokens, and the logits of the last.
-// decode: `gen` steps of one token for each of `batch` sequences, each sequence holding `depth` tokens at the start;
+// prefill: each of `prompts` tokens at the end of what the KV cache holds, a depth, and the logits of the last.
+// decode: each of `gens` steps of one token for each of `batch` sequences, each sequence holding a depth at the start;
 // the likeliest next token is chosen in each step and goes into the next.
 struct SpeedOptions {
-  std::int64_t prompt = 512;  // 0: no prefill
-  std::int64_t gen = 128;     // 0: no decode
+  std::vector<std::int64_t> prompts{512};  // 0: no prefill
+  std::vector<std::int64_t> gens{128};     // 0: no decode
   std::vector<std::int64_t> depths{0};
   std::vector<int> threads{1};
   int repeats = 5;
@@ -30,6 +30,8 @@ struct SpeedOptions {
   bool exact = false;  // float products (SessionOptions::exact)
   std::optional<Isa> isa{};
   std::function<void(double done)> progress{};  // 0 to 1
+  [[nodiscard]] bool reads() const;             // any prefill at all
+  [[nodiscard]] bool writes() const;            // any decode at all
   [[nodiscard]] std::int64_t ctx() const;       // what all of it needs
 };
 

@@ -125,7 +125,8 @@ TEST(Bench, KernelsShareTheTime) {
   for (const auto& kernel : object.at("kernels").as_array()) {
     shares[std::string(kernel.at("kind").as_string())] += kernel.at("share").to_number<double>();
     EXPECT_FALSE(kernel.at("kernel").as_string().empty());
-    for (const char* key : {"depth", "threads", "ms", "gb_per_s", "gop_per_s", "peak", "share_of_peak"})
+    for (const char* key :
+         {"prompt", "gen", "depth", "threads", "ms", "gb_per_s", "gop_per_s", "peak", "share_of_peak"})
       EXPECT_TRUE(kernel.as_object().contains(key)) << key;
   }
   ASSERT_EQ(shares.size(), 2U);
@@ -139,6 +140,17 @@ TEST(Bench, EitherHalfMayBeLeftOut) {
     ASSERT_EQ(cases.size(), 1U) << kind;
     EXPECT_EQ(cases[0].kind, kind);
   }
+}
+
+TEST(Bench, ListsOfLengths) {
+  const auto object = object_of(bench({"-p", "4,9", "-n", "0,2,3", "-t", "1", "--json"}));
+  EXPECT_EQ(cases_of(object),
+            (std::vector<Case>{
+                {"prefill", 4, 0, 0, 1}, {"prefill", 9, 0, 0, 1}, {"decode", 0, 2, 0, 1}, {"decode", 0, 3, 0, 1}}));
+  const auto& limits = object.at("limits").as_array();
+  ASSERT_EQ(limits.size(), 4U);
+  EXPECT_EQ(limits[1].at("prompt").as_int64(), 9);
+  EXPECT_EQ(limits[3].at("gen").as_int64(), 3);
 }
 
 TEST(Bench, OptionsAreTaken) {
@@ -159,6 +171,7 @@ TEST(Bench, TextNamesCasesKernelsAndPeaks) {
 
 TEST(Bench, UsageErrors) {
   for (const auto& words : std::vector<std::vector<std::string>>{{"-p", "0", "-n", "0"},
+                                                                 {"-p", "4,,8"},
                                                                  {"-p", "-1"},
                                                                  {"-d", ""},
                                                                  {"-d", "1,"},

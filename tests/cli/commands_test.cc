@@ -44,7 +44,7 @@ TEST(Run, JsonHasEveryField) {
   const auto object = object_of(knapsack({"run", talker, "-p", "hello", "-n", "5", "--json", "--logprobs", "2"}));
   for (const char* key : {"text", "token_ids", "prompt_tokens", "completion_tokens", "finish_reason", "load_ms",
                           "ttft_ms", "prefill_tokens_per_s", "decode_tokens_per_s", "peak_rss_mib", "seed",
-                          "model_hash", "version", "logprobs", "drafted", "accepted"})
+                          "model_hash", "version", "logprobs", "drafted", "accepted", "kv", "exact"})
     EXPECT_TRUE(object.contains(key)) << key;
   EXPECT_EQ(object.at("completion_tokens").as_int64(), 5);
   EXPECT_EQ(object.at("token_ids").as_array().size(), 5U);
@@ -96,6 +96,55 @@ TEST(Run, ASeedWithoutSamplingIsSaidToDoNothing) {
   for (const char* quiet : {"--top-k=4", "-q"})
     EXPECT_EQ(knapsack({"run", talker, "-p", "hello", "-n", "1", "-s", "7", quiet}).err.find("--seed"),
               std::string::npos);
+}
+
+TEST(Run, AnOptionThatChangesNothingIsNamed) {
+  for (const auto& [words, idle] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--mirostat-tau", "3"}, "--mirostat-tau"},
+           {{"--mirostat-eta", "0.2"}, "--mirostat-eta"},
+           {{"--dry-base", "2"}, "--dry-base"},
+           {{"--dry-allowed-length", "3"}, "--dry-allowed-length"},
+           {{"--dry-window", "8"}, "--dry-window"},
+           {{"--dry-breaker", "x"}, "--dry-breaker"},
+           {{"--penalty-window", "8"}, "--penalty-window"},
+           {{"--temp", "0", "--top-k", "4"}, "--top-k"},
+           {{"--temp", "0", "--mirostat", "2"}, "--mirostat"},
+           {{"--mirostat", "2", "--min-p", "0.1"}, "--min-p"},
+           {{"--mirostat", "2", "--mirostat-tau", "3"}, ""},
+           {{"--dry-multiplier", "1", "--dry-base", "2", "--dry-breaker", "x"}, ""},
+           {{"--repeat-penalty", "1.1", "--penalty-window", "8"}, ""},
+           {{"--top-k", "4", "--typical", "0.9"}, ""}}) {
+    std::vector<std::string> all{"run", talker, "-p", "hello", "-n", "1"};
+    all.insert(all.end(), words.begin(), words.end());
+    const auto result = knapsack(all);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const bool warned = result.err.find("changes nothing") != std::string::npos;
+    EXPECT_EQ(warned, !idle.empty()) << words[0] << result.err;
+    const std::string said = idle.empty() ? "" : "knapsack: warning: " + idle + " changes nothing: ";
+    EXPECT_NE(result.err.find(said), std::string::npos) << result.err;
+  }
+}
+
+TEST(Run, MinusOneIsTheDefaultAsInLlamaCpp) {
+  const std::vector<std::string> words{"run", talker, "-p", "hello", "--ctx", "12", "--ignore-eos", "--json"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), words.begin(), words.end());
+    return object_of(knapsack(more));
+  };
+  EXPECT_EQ(with({"-n", "-1"}).at("token_ids"), with({}).at("token_ids"));
+  EXPECT_EQ(with({"-n", "-1"}).at("finish_reason").as_string(), "context");
+  EXPECT_NE(with({"--temp", "1", "-s", "-1"}).at("seed"), with({"--temp", "1", "-s", "-1"}).at("seed"));
+  EXPECT_EQ(with({"-s", "-1"}).at("seed").to_number<std::int64_t>(), 0) << "nothing is drawn";
+  expect_error(knapsack({"run", talker, "-p", "a", "-n", "-2"}), 2);
+  expect_error(knapsack({"run", talker, "-p", "a", "-s", "-2"}), 2);
+}
+
+TEST(Run, MoreThreadsThanCoresAreSaidToWait) {
+  const auto with = [](const std::string& threads) {
+    return knapsack({"run", talker, "-p", "hello", "-n", "1", "-t", threads, "--cpus", "0"}).err;
+  };
+  EXPECT_NE(with("2").find("--threads 2: this process may use 1 core;"), std::string::npos) << with("2");
+  EXPECT_EQ(with("1").find("warning"), std::string::npos) << with("1");
 }
 
 TEST(Run, ASeedGivesOneTextOnAnyThreadCount) {

@@ -92,6 +92,30 @@ TEST(Errors, WithJsonThereIsOneObjectOnStdoutAllTheSame) {
   }
 }
 
+TEST(Commands, HelpAndVersionAreObjectsWithJson) {
+  const auto object_of = [](std::vector<std::string> words) {
+    words.insert(words.begin(), binary());
+    const auto result = run(words);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.err, "");
+    const auto object = parse_json_object(result.out, "stdout");
+    EXPECT_TRUE(object) << result.out;
+    return object ? *object : json::object();
+  };
+  EXPECT_EQ(object_of({"--version", "--json"}), object_of({"version", "--json"}));
+  EXPECT_EQ(object_of({"--json", "--help"}), object_of({"help", "--json"}));
+  EXPECT_EQ(object_of({"run", "--help", "--json"}), object_of({"help", "run", "--json"}));
+  EXPECT_EQ(run({binary(), "--help", "run"}).out, run({binary(), "help", "run"}).out);
+  EXPECT_EQ(run({binary(), "-t", "2", "version"}).out, run({binary(), "version"}).out);
+}
+
+TEST(Commands, UsageNamesTheOptionsThatMustBeGiven) {
+  EXPECT_NE(run({binary(), "convert", "--help"}).out.find("Usage: knapsack convert MODEL -o FILE [options]\n"),
+            std::string::npos);
+  EXPECT_NE(run({binary(), "template", "--help"}).out.find("Usage: knapsack template TEMPLATE --vars FILE [options]\n"),
+            std::string::npos);
+}
+
 TEST(Errors, AHostileWordCannotDriveTheTerminalOrBreakTheLine) {
   const auto result = run({binary(), "\x1b[2J\nfake line\xff"});
   EXPECT_EQ(result.exit_code, 2);

@@ -56,19 +56,18 @@ class BenchCommand final : public Command {
   void describe(Arguments& arguments) override {
     arguments.about(
         "prefill: -p tokens are read, decode: -n tokens are written, each after -d tokens that the KV cache holds "
-        "already. "
-        "Every case is measured once in each of -r rounds. One more pass of each case is timed kernel by kernel and "
+        "already. A LIST is numbers separated by commas: each makes a case of its own. Every case is measured once in "
+        "each of -r rounds. One more pass of each case is timed kernel by kernel and "
         "set beside what this machine can do at most (`knapsack devices measure`), which is measured before and "
         "after.\n"
         "The token ids mean nothing; the likeliest next token is chosen in each step, as when text is written. A model "
-        "that "
-        "fits in the processor's caches is read faster than memory, and so passes its peak.");
+        "that fits in the processor's caches is read faster than memory, and so passes its peak.");
     model_argument(arguments, model_);
-    arguments.integer("-p,--prompt", options_.prompt, 0, most_tokens, "tokens read; 0: no prefill");
-    arguments.integer("-n,--gen", options_.gen, 0, most_tokens, "tokens written; 0: no decode");
-    arguments.integers("-d,--depth", options_.depths, 0, most_tokens, "tokens held before, separated by commas");
+    arguments.integers("-p,--prompt", options_.prompts, 0, most_tokens, "tokens read; 0: no prefill");
+    arguments.integers("-n,--gen", options_.gens, 0, most_tokens, "tokens written; 0: no decode");
+    arguments.integers("-d,--depth", options_.depths, 0, most_tokens, "tokens held before");
     arguments.integers("-t,--threads", threads_, 1, most_threads,
-                       "numbers of threads, separated by commas (default: the cores this process may use)");
+                       "numbers of threads (default: the cores this process may use)");
     arguments.integer("-r,--repeats", options_.repeats, 1, 1000, "rounds");
     arguments.integer("-b,--batch", options_.batch, 1, 128, "sequences decoded together; tokens/s is of all of them");
     kv_flag(arguments, kv_);
@@ -76,12 +75,13 @@ class BenchCommand final : public Command {
     exact_flag(arguments, options_.exact);
     arguments.number("--peak-seconds", peak_seconds_, 0.001, 60, "how long to measure each peak of the machine");
     arguments.example("knapsack bench model.gguf", "512 tokens read, 128 written, five times");
+    arguments.example("knapsack bench model.gguf -p 128,512 -n 0", "prefill only, of two lengths");
     arguments.example("knapsack bench model.gguf -d 0,2048 -t 1,2", "at two depths, on one thread and on two");
     arguments.example("knapsack bench model.gguf -p 0 -b 8 --json", "eight sequences decoded together, for a script");
   }
 
   Result<int> run(Context& context) override {
-    if (options_.prompt == 0 && options_.gen == 0)
+    if (!options_.reads() && !options_.writes())
       return usage_error("-p 0 and -n 0 leave nothing to measure; give one of them a number");
     options_.kv = kv_dtype(kv_);
     if (isa_) {
@@ -188,9 +188,7 @@ class BenchCommand final : public Command {
     json::array kernels;
     for (const Speed& speed : speeds) {
       const auto [least, most] = std::minmax_element(speed.tokens_per_s.begin(), speed.tokens_per_s.end());
-      json::object entry{{"kind", kind_of(speed)}, {"prompt", speed.prompt}, {"gen", speed.gen}};
-      entry["depth"] = speed.depth;
-      entry["threads"] = speed.threads;
+      json::object entry = case_json(speed);
       entry["tokens_per_s"] = json::object{{"median", median(speed.tokens_per_s)},
                                            {"min", *least},
                                            {"max", *most},
@@ -201,11 +199,11 @@ class BenchCommand final : public Command {
     json::object object{{"results", std::move(results)}, {"machine", machine_json(host, peaks)}};
     object["kernels"] = std::move(kernels);
     json::array limits;
-    for (const Speed& speed : speeds)
-      limits.push_back(json::object{{"kind", kind_of(speed)},
-                                    {"depth", speed.depth},
-                                    {"threads", speed.threads},
-                                    {"share_of_limit", share_of_limit(speed, peaks)}});
+    for (const Speed& speed : speeds) {
+      json::object entry = case_json(speed);
+      entry["share_of_limit"] = share_of_limit(speed, peaks);
+      limits.push_back(std::move(entry));
+    }
     object["limits"] = std::move(limits);
     object["model"] = bundle.name;
     object["model_hash"] = bundle.model_hash;
@@ -217,9 +215,17 @@ class BenchCommand final : public Command {
     return object;
   }
 
+  static json::object case_json(const Speed& speed) {
+    return {{"kind", kind_of(speed)},
+            {"prompt", speed.prompt},
+            {"gen", speed.gen},
+            {"depth", speed.depth},
+            {"threads", speed.threads}};
+  }
+
   static json::object json_of(const Speed& speed, const KernelTime& kernel, const Peaks& peaks) {
     const Limit limit = limit_of(kernel, speed.threads, peaks);
-    json::object object{{"kind", kind_of(speed)}, {"depth", speed.depth}, {"threads", speed.threads}};
+    json::object object = case_json(speed);
     object["kernel"] = kernel.name;
     object["ms"] = kernel.ms;
     object["share"] = kernel.share;

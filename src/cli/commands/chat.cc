@@ -63,6 +63,8 @@ class ChatCommand final : public Command {
     note_model(*bundle);
     if (system_) conversation_.set_system(*system_);
     load_ms_ = since_start.ms();
+    TRY(const GenerateOptions asked, flags_.resolve(&bundle->defaults, nullptr));
+    flags_.warn_of_idle(asked.sampler);
 
     int code = 0;
     if (prompt_) {
@@ -73,6 +75,7 @@ class ChatCommand final : public Command {
     }
     if (context.json) {
       json::object object{{"turns", std::move(turns_json_)}};
+      flags_.describe_session(object);
       object["load_ms"] = load_ms_;
       object["peak_rss_mib"] = peak_rss_mib();
       object["model_hash"] = bundle->model_hash;

@@ -25,7 +25,8 @@ class RunCommand final : public Command {
     arguments.about(
         "The text is used as it is, with the special tokens that the model's tokenizer itself adds; --chat puts it "
         "through the chat template as one user turn. Exactly one of -p, -f and --ids is needed.\n"
-        "Without a sampling option the most likely token is taken each time, so the text is the same on every run.");
+        "Without a sampling option the most likely token is taken each time, so the text is the same on every run. A "
+        "sampling option does what it says and no more: those not given are off.");
     model_argument(arguments, model_);
     arguments.text("-p,--prompt", "TEXT", prompt_, "the prompt");
     arguments.text("-f,--file", "FILE", file_, "the prompt from a file, as it is; - is standard input").complete =
@@ -71,8 +72,7 @@ class RunCommand final : public Command {
       TRY(ids, tokenizer->encode(text, !chat_));
     }
     TRY(const GenerateOptions options, flags_.resolve(nullptr, tokenizer.get()));
-    if (flags_.seeded() && options.sampler.temperature == 0)
-      warn("--seed changes nothing: the most likely token is always taken; sample with --temp, --top-k ...");
+    flags_.warn_of_idle(options.sampler);
     const double load_ms = since_start.ms();
     info("{}: loaded in {:.0f} ms, {} of KV cache for {} tokens", bundle->name, load_ms,
          format_bytes(static_cast<double>(session->kv_bytes())), session->ctx());
@@ -86,6 +86,7 @@ class RunCommand final : public Command {
       object["load_ms"] = load_ms;
       object["peak_rss_mib"] = peak_rss_mib();
       object["seed"] = options.sampler.seed;
+      flags_.describe_session(object);
       object["model_hash"] = bundle->model_hash;
       object["version"] = KNAPSACK_VERSION;
       TRY_VOID(print_json(context, object));
