@@ -1,22 +1,22 @@
-// attention, all but its vectors: page by page of the KV cache, with a running maximum and sum for each query (online
-// softmax). A unit of work is some rows x some query heads that share one kv head, so that a page is read and widened
-// once for all of them. What a query adds up, and in which order, depends on its own range of positions and on the page
-// borders only: neither on the other queries of the unit nor on the threads.
+// attention: page by page of the KV cache, with a running maximum and sum for each query (online softmax). A unit of
+// work is some rows x some query heads that share one kv head, so that a page is read and widened once for all of them.
+// What a query adds up, and in which order, depends on its own range of positions and on the page borders only: neither
+// on the other queries of the unit nor on the threads. A score is summed in the eight lanes of matmul.h, an output
+// column over positions in order.
 //
-// An instruction set brings a class V with
-//   tile_rows, tile_vectors   how many keys, and at most how many queries, its tiles take
-//   widen(dtype, from, count, to)             `count` columns of the cache as floats
-//   score(dtype, queries), value(dtype, queries)   the tiles: ScoreFn, ValueFn
-//   weigh(shape, query, begin, end, scores)   raw scores of positions [begin, end) of a page become weights
-//                                             e^(score - highest), places outside become 0 as far as vectors reach;
-//                                             returns what earlier sums are to be multiplied by
-//   multiply_all(x, width, factor)
-// Widths are multiples of 8, memory is 64-byte aligned. x86/attention_avx2.cc has a form of its own, which fetches the
-// next page on the way. Included by attention_*.cc only; everything is in an unnamed namespace, since each of these
-// files may be compiled for another instruction set.
+// Written over F8, eight floats: the includer brings it with its functions (load8, store8, all8, fused, max8, exp8,
+// lane_sum, lane_max, store_first, signed_bytes, all_half), LoadF32 and LoadF16, and multiply_tile and store_lane_sums
+// of its tiles. Beyond that an instruction set says what it does in its own way by a class V, for which EightLanes is
+// the model:
+//   tile_vectors                    how many queries a tile takes at most
+//   score(dtype, n), value(dtype, n)   the tiles for n queries: ScoreFn, ValueFn
+// Widths are multiples of 8, memory is 64-byte aligned. Included by attention_*.cc only; everything is in an unnamed
+// namespace, since each of these files may be compiled for another instruction set.
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <limits>
 
 #include "base/check.h"
@@ -80,13 +80,13 @@ struct Query {
 
 // A thread's memory, all parts 64-byte aligned.
 struct Memory {
-  float *q, *out, *scores, *k, *v;
+  float *q, *out, *scores, *factors, *k, *v;
   Query* queries;
 };
 
 std::int64_t memory_floats(const Shape& s, std::int64_t page) {
-  const std::int64_t per_query = s.k_width + s.v_width + pad(page, 8) + std::int64_t{sizeof(Query) / sizeof(float)};
-  return pad(most_queries * per_query + page * (s.k_width + s.v_width), 16) + 6 * 16;
+  const std::int64_t per_query = s.k_width + s.v_width + pad(page, 8) + 1 + std::int64_t{sizeof(Query) / sizeof(float)};
+  return pad(most_queries * per_query + page * (s.k_width + s.v_width), 16) + 7 * 16;
 }
 
 Memory lay_out(const Shape& s, std::int64_t page, float* at) {
@@ -99,6 +99,7 @@ Memory lay_out(const Shape& s, std::int64_t page, float* at) {
   m.q = take(most_queries * s.k_width);
   m.out = take(most_queries * s.v_width);
   m.scores = take(most_queries * pad(page, 8));
+  m.factors = take(most_queries);
   m.k = take(page * s.k_width);
   m.v = take(page * s.v_width);
   m.queries = reinterpret_cast<Query*>(take(most_queries * std::int64_t{sizeof(Query) / sizeof(float)}));
@@ -113,65 +114,211 @@ struct PageRows {
 };
 
 // scores[t * stride + p] = q[t] . k[p] for positions [begin, end) of the page; begin is a multiple of tile_rows, and
-// positions up to the next one from `end` may be written. v's rows of v_bytes may be fetched ahead.
+// positions up to the next one from `end` may be written. Where v_bytes is not 0, keys and values are read from the
+// cache itself: that many bytes of each of these positions' values are fetched ahead.
 using ScoreFn = void (*)(const PageRows& k, const PageRows& v, std::int64_t v_bytes, const float* q, std::int64_t width,
                          std::int64_t begin, std::int64_t end, std::int64_t stride, float* scores);
-// out[t * width ...] += sum over positions [begin, end) of weights[t * stride + p] * v[p].
+// out[t * width + c] += weights[t * stride + p] * value p's column c, for p from begin to end. Rows of `next`, the keys
+// of the page after it, are fetched on the way.
 using ValueFn = void (*)(const PageRows& v, std::int64_t width, const float* weights, std::int64_t stride,
-                         std::int64_t begin, std::int64_t end, float* out);
+                         std::int64_t begin, std::int64_t end, float* out, const PageRows& next);
 
-// Rows [begin, end) of a page, `count` columns from `page` on, as `queries` queries will read them: many queries pay
-// for widening the rows to float once (into `memory`), few read the cache itself. Q8_0 and rows of a width that vectors
-// do not divide are always copied, padded with zeros.
-template <class V>
+// Keys lie apart by the other heads' keys, which hardware does not foresee: what this and the next tiles need is
+// fetched ahead, the values of the same positions too.
+KNAP_INLINE void fetch_ahead(const PageRows& rows, std::int64_t position, std::int64_t bytes) {
+  for (std::int64_t r = 0; r < tile_rows; ++r)
+    for (std::int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(rows.at + (position + r) * rows.stride + at);
+}
+
+template <class L, int T>
+void score_tile(const PageRows& k, const PageRows& v, std::int64_t v_bytes, const float* q, std::int64_t width,
+                std::int64_t begin, std::int64_t end, std::int64_t stride, float* scores) {
+  for (std::int64_t p = begin; p < end; p += tile_rows) {
+    if (v_bytes > 0) {
+      fetch_ahead(k, p + 4 * tile_rows, width * L::bytes);
+      fetch_ahead(v, p, v_bytes);
+    }
+    F8 sum[4][T];
+    multiply_tile<L, T, false>(k.at + p * k.stride, k.stride, q, width, width, nullptr, 0, sum);
+    store_lane_sums(sum, stride, scores + p);
+  }
+}
+
+// N vectors of columns. A cache line of each row of `next` is fetched on the way.
+template <class L, int T, int N>
+KNAP_INLINE void add_values(const std::byte* v, std::int64_t v_stride, std::int64_t width, const float* weights,
+                            std::int64_t stride, std::int64_t begin, std::int64_t end, float* out,
+                            const std::byte* next, std::int64_t next_stride) {
+  F8 sum[T][N];
+#pragma GCC unroll 3
+  for (int t = 0; t < T; ++t)
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) sum[t][n] = load8(out + t * width + 8 * n);
+  for (std::int64_t p = begin; p < end; ++p) {
+    __builtin_prefetch(next + p * next_stride);
+    F8 weight[T];
+#pragma GCC unroll 3
+    for (int t = 0; t < T; ++t) weight[t] = all8(weights[t * stride + p]);
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) {
+      const F8 value = L::eight(v + p * v_stride + 8 * n * L::bytes);
+#pragma GCC unroll 3
+      for (int t = 0; t < T; ++t) sum[t][n] = fused(weight[t], value, sum[t][n]);
+    }
+  }
+#pragma GCC unroll 3
+  for (int t = 0; t < T; ++t)
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) store8(out + t * width + 8 * n, sum[t][n]);
+}
+
+template <class L, int T>
+void value_tile(const PageRows& v, std::int64_t width, const float* weights, std::int64_t stride, std::int64_t begin,
+                std::int64_t end, float* out, const PageRows& next) {
+  std::int64_t c = 0;
+  for (; c + 32 <= width; c += 32)
+    add_values<L, T, 4>(v.at + c * L::bytes, v.stride, width, weights, stride, begin, end, out + c, next.at + 2 * c,
+                        next.stride);
+  for (; c < width; c += 8)
+    add_values<L, T, 1>(v.at + c * L::bytes, v.stride, width, weights, stride, begin, end, out + c, next.at,
+                        next.stride);
+}
+
+template <class L>
+constexpr auto score_tiles = std::to_array<ScoreFn>({score_tile<L, 1>, score_tile<L, 2>, score_tile<L, 3>});
+template <class L>
+constexpr auto value_tiles = std::to_array<ValueFn>({value_tile<L, 1>, value_tile<L, 2>, value_tile<L, 3>});
+
+struct EightLanes {
+  static constexpr std::int64_t tile_vectors = 3;
+  static ScoreFn score(DType dtype, std::int64_t queries) {
+    return (dtype == DType::F16 ? score_tiles<LoadF16> : score_tiles<LoadF32>)[static_cast<std::size_t>(queries - 1)];
+  }
+  static ValueFn value(DType dtype, std::int64_t queries) {
+    return (dtype == DType::F16 ? value_tiles<LoadF16> : value_tiles<LoadF32>)[static_cast<std::size_t>(queries - 1)];
+  }
+};
+
+// count: of Q8_0 values; what the last block has beyond them is not written.
+void widen_q8(const std::byte* from, std::int64_t count, float* to) {
+  std::int64_t i = 0;
+  for (; i < count; from += 34) {
+    const F8 scale = all_half(from);
+    for (std::int64_t j = 0; j < 32 && i < count; j += 8, i += 8) {
+      const F8 values = scale * signed_bytes(from + 2 + j);
+      if (i + 8 <= count) {
+        store8(to + i, values);
+      } else {
+        store_first(to + i, values, count - i);
+      }
+    }
+  }
+}
+
+// `count` columns of a row of the cache as floats, padded with zeros to a multiple of 8.
+void widen(DType dtype, const std::byte* from, std::int64_t count, float* to) {
+  if (dtype == DType::F32) {
+    std::copy_n(reinterpret_cast<const float*>(from), count, to);
+  } else if (dtype == DType::Q8_0) {
+    widen_q8(from, count, to);
+  } else {
+    std::int64_t i = 0;
+    for (; i + 8 <= count; i += 8) store8(to + i, load_halves(from + 2 * i));
+    for (; i < count; ++i) to[i] = half_to_float(load_unaligned<std::uint16_t>(from + 2 * i));
+  }
+  std::fill_n(to + count, pad(count, 8) - count, 0.0F);
+}
+
+// Rows [begin, end) of a page, `count` columns from `page` on, as they will be read: from the cache itself (`direct`:
+// they are read once, by one tile of queries), or widened to float once, into `memory`. Q8_0 and rows of a width that
+// vectors do not divide are always copied.
 PageRows page_rows(const StateView& state, const std::byte* page, std::int64_t begin, std::int64_t end,
-                   std::int64_t count, std::int64_t queries, float* memory) {
+                   std::int64_t count, bool direct, float* memory) {
   const std::int64_t stride = state.row_stride();
-  if (state.dtype != DType::Q8_0 && count % 8 == 0 && (queries <= V::tile_vectors || state.dtype == DType::F32))
+  if (state.dtype != DType::Q8_0 && count % 8 == 0 && (direct || state.dtype == DType::F32))
     return {.at = page, .stride = stride, .dtype = state.dtype};
   const std::int64_t width = pad(count, 8);
-  for (std::int64_t r = begin; r < end; ++r) {
-    float* to = memory + r * width;
-    V::widen(state.dtype, page + r * stride, count, to);
-    std::fill_n(to + count, width - count, 0.0F);
-  }
+  for (std::int64_t r = begin; r < end; ++r) widen(state.dtype, page + r * stride, count, memory + r * width);
   return {.at = reinterpret_cast<const std::byte*>(memory),
           .stride = width * std::int64_t{sizeof(float)},
           .dtype = DType::F32};
 }
 
-// One page for all queries of a unit; `begin` is the page's first position.
-template <class V>
-void attend_page(const Shape& s, const Memory& m, const PageRows& keys, const PageRows& values, std::int64_t count,
-                 std::int64_t begin, std::int64_t page) {
+// The positions of a page, which begins at position `begin`, that a query sees.
+struct Range {
+  std::int64_t begin, end;
+  Range(const Query& query, std::int64_t page_begin, std::int64_t page)
+      : begin(std::max<std::int64_t>(0, query.first - page_begin)), end(std::min(page, query.end - page_begin)) {}
+  [[nodiscard]] bool empty() const { return begin >= end; }
+  bool operator==(const Range&) const = default;
+};
+
+// Raw scores of one page become weights e^(score - highest), those of positions that a query does not see 0 as far as
+// vectors reach; factors[i] is what the query's earlier sums are to be multiplied by. All queries together, step by
+// step, so that none waits for the result of another's step.
+void weigh(const Shape& s, const Memory& m, std::int64_t count, std::int64_t page_begin, std::int64_t page) {
   const std::int64_t stride = pad(page, 8);
-  std::int64_t from = page;
-  std::int64_t to = 0;
+  const F8 scale = all8(s.softcap > 0 ? 1.0F : s.scale);
   for (std::int64_t i = 0; i < count; ++i) {
-    from = std::min(from, std::max<std::int64_t>(0, m.queries[i].first - begin));
-    to = std::max(to, std::min(page, m.queries[i].end - begin));
+    m.factors[i] = 0;
+    const Range seen(m.queries[i], page_begin, page);
+    if (seen.empty()) continue;
+    float* scores = m.scores + i * stride;
+    const std::int64_t first = seen.begin / 8 * 8;
+    const std::int64_t last = pad(seen.end, 8);
+    std::fill(scores + first, scores + seen.begin, lowest);
+    std::fill(scores + seen.end, scores + last, lowest);
+    if (s.softcap > 0)
+      for (std::int64_t p = seen.begin; p < seen.end; ++p)
+        scores[p] = s.softcap * std::tanh(scores[p] * s.scale / s.softcap);
+    F8 most = all8(lowest);
+    for (std::int64_t p = first; p < last; p += 8) most = max8(most, load8(scores + p) * scale);
+    const float before = m.queries[i].highest;
+    m.queries[i].highest = std::max(before, lane_max(most));
+    if (before != m.queries[i].highest) m.factors[i] = before - m.queries[i].highest;
   }
+  for (std::int64_t i = 0; i < count; i += 8) store8(m.factors + i, exp8(load8(m.factors + i)));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Range seen(m.queries[i], page_begin, page);
+    if (seen.empty()) continue;
+    float* scores = m.scores + i * stride;
+    const F8 highest = all8(m.queries[i].highest);
+    F8 sum = all8(0);
+    for (std::int64_t p = seen.begin / 8 * 8; p < pad(seen.end, 8); p += 8) {
+      const F8 weight = exp8(load8(scores + p) * scale - highest);
+      store8(scores + p, weight);
+      sum = sum + weight;
+    }
+    m.queries[i].sum = m.queries[i].sum * m.factors[i] + lane_sum(sum);
+  }
+}
+
+void multiply_all(float* x, std::int64_t width, float factor) {
+  const F8 f = all8(factor);
+  for (std::int64_t i = 0; i < width; i += 8) store8(x + i, load8(x + i) * f);
+}
+
+// One page for all queries of a unit; `begin` is the page's first position. `next`: the keys of the page after it. The
+// unit's queries see [from, to) of the page, all together.
+template <class V>
+void attend_page(const Shape& s, const Memory& m, const PageRows& keys, const PageRows& values, const PageRows& next,
+                 std::int64_t count, std::int64_t begin, std::int64_t page, std::int64_t from, std::int64_t to) {
+  const std::int64_t stride = pad(page, 8);
   const std::int64_t v_bytes = count <= V::tile_vectors ? s.v_width * row_bytes(values.dtype, 1) : 0;
-  for (std::int64_t i = 0; i < count; i += V::tile_vectors) {
-    const std::int64_t width = std::min(V::tile_vectors, count - i);
-    V::score(keys.dtype, width)(keys, values, v_bytes, m.q + i * s.k_width, s.k_width,
-                                from / V::tile_rows * V::tile_rows, to, stride, m.scores + i * stride);
-  }
-  const auto range_begin = [&](std::int64_t i) { return std::max<std::int64_t>(0, m.queries[i].first - begin); };
-  const auto range_end = [&](std::int64_t i) { return std::min(page, m.queries[i].end - begin); };
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (range_begin(i) >= range_end(i)) continue;
-    const float factor = V::weigh(s, m.queries[i], range_begin(i), range_end(i), m.scores + i * stride);
-    if (factor != 1.0F) V::multiply_all(m.out + i * s.v_width, s.v_width, factor);
-  }
+  for (std::int64_t i = 0; i < count; i += V::tile_vectors)
+    V::score(keys.dtype, std::min(V::tile_vectors, count - i))(keys, values, v_bytes, m.q + i * s.k_width, s.k_width,
+                                                               from / tile_rows * tile_rows, to, stride,
+                                                               m.scores + i * stride);
+  weigh(s, m, count, begin, page);
+  for (std::int64_t i = 0; i < count; ++i)
+    if (m.factors[i] != 1.0F) multiply_all(m.out + i * s.v_width, s.v_width, m.factors[i]);
   for (std::int64_t i = 0; i < count;) {
-    const std::int64_t p = range_begin(i);
-    const std::int64_t end = range_end(i);
+    const Range seen(m.queries[i], begin, page);
     std::int64_t same = 1;
-    while (same < V::tile_vectors && i + same < count && range_begin(i + same) == p && range_end(i + same) == end)
-      ++same;
-    if (p < end)
-      V::value(values.dtype, same)(values, s.v_width, m.scores + i * stride, stride, p, end, m.out + i * s.v_width);
+    while (same < V::tile_vectors && i + same < count && Range(m.queries[i + same], begin, page) == seen) ++same;
+    if (!seen.empty())
+      V::value(values.dtype, same)(values, s.v_width, m.scores + i * stride, stride, seen.begin, seen.end,
+                                   m.out + i * s.v_width, next);
     i += same;
   }
 }
@@ -200,12 +347,17 @@ void attend(const OpCall& call, const Shape& s, const Memory& m, std::int64_t ro
       m.queries[count] = {.first = sees, .end = position + 1, .highest = lowest, .sum = 0};
     }
   }
+  const bool direct = count <= V::tile_vectors;
   for (std::int64_t begin = first / page * page; begin < end; begin += page) {
     const std::int64_t from = std::max<std::int64_t>(0, first - begin);
     const std::int64_t to = std::min(page, end - begin);
-    const PageRows k = page_rows<V>(keys, keys.at(slot, begin, kv * s.head_dim), from, to, s.head_dim, count, m.k);
-    const PageRows v = page_rows<V>(values, values.at(slot, begin, kv * s.v_stride), from, to, s.v_dim, count, m.v);
-    attend_page<V>(s, m, k, v, count, begin, page);
+    const PageRows v = page_rows(values, values.at(slot, begin, kv * s.v_stride), from, to, s.v_dim, direct, m.v);
+    // Where there is no page after it, this one is fetched again, which costs nothing.
+    const PageRows next{.at = keys.at(slot, begin + page < end ? begin + page : begin, kv * s.head_dim),
+                        .stride = keys.row_stride(),
+                        .dtype = keys.dtype};
+    const PageRows k = page_rows(keys, keys.at(slot, begin, kv * s.head_dim), from, to, s.head_dim, direct, m.k);
+    attend_page<V>(s, m, k, v, next, count, begin, page, from, to);
   }
   count = 0;
   for (std::int64_t r = row; r < row_end; ++r)
@@ -225,7 +377,7 @@ template <class V>
 void paged_attention(const OpCall& call) {
   const Shape s(*call.attrs);
   const std::int64_t page = call.in[1].state->page_tokens;
-  CHECK(page % V::tile_rows == 0 && call.in[2].state->page_tokens == page);
+  CHECK(page % tile_rows == 0 && call.in[2].state->page_tokens == page);
   const std::int64_t rows = call.in[0].rows;
   const Units u = cut(s, rows, call.pool->size());
   const std::int64_t floats = memory_floats(s, page);

@@ -118,9 +118,9 @@ template <int T>
 void tile(const MatmulJob& job, const Piece& piece, const float* w, std::int64_t row, std::int64_t rows,
           std::int64_t token, float* partial) {
   F8 sum[4][T];
-  multiply_tile<LoadF32, T>(reinterpret_cast<const std::byte*>(w), matmul_stride * std::int64_t{sizeof(float)},
-                            job.x + token * job.x_stride + piece.col, job.x_stride, piece.count,
-                            piece.first ? nullptr : partial, piece.stride, sum);
+  multiply_tile<LoadF32, T, true>(reinterpret_cast<const std::byte*>(w), matmul_stride * std::int64_t{sizeof(float)},
+                                  job.x + token * job.x_stride + piece.col, job.x_stride, piece.count,
+                                  piece.first ? nullptr : partial, piece.stride, sum);
   if (piece.last) {
     for (int t = 0; t < T; ++t)
       finish(job, token + t, row, rows, lane_sums(sum[0][t], sum[1][t], sum[2][t], sum[3][t]));

@@ -65,6 +65,15 @@ KNAP_INLINE float32x4_t lane_sums(const F8& a, const F8& b, const F8& c, const F
   return vpaddq_f32(vcombine_f32(two(a), two(b)), vcombine_f32(two(c), two(d)));
 }
 
+KNAP_INLINE float lane_max(F8 v) { return vmaxvq_f32(vmaxq_f32(v.low, v.high)); }
+
+KNAP_INLINE F8 signed_bytes(const std::byte* p) {
+  const int16x8_t codes = vmovl_s8(vld1_s8(reinterpret_cast<const std::int8_t*>(p)));
+  return {vcvtq_f32_s32(vmovl_s16(vget_low_s16(codes))), vcvtq_f32_s32(vmovl_high_s16(codes))};
+}
+// The f16 at p in every lane.
+KNAP_INLINE F8 all_half(const std::byte* p) { return all8(half_to_float(load_unaligned<std::uint16_t>(p))); }
+
 KNAP_INLINE F8 load_halves(const std::byte* p) {
   const uint16x8_t halves = vld1q_u16(reinterpret_cast<const std::uint16_t*>(p));
   return {vcvt_f32_f16(vreinterpret_f16_u16(vget_low_u16(halves))),

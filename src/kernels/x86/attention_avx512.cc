@@ -1,9 +1,12 @@
-// The AVX-512 loops of attention: scores of four keys with six queries, a vector holding the eight lanes of two keys;
-// values by sixteen columns.
+// attention: paged_attention.h with AVX-512's vectors, and AVX2's bits. Scores of four keys with six queries, a vector
+// holding the eight lanes of two keys; values by sixteen columns.
 #include <array>
 
-#include "kernels/x86/attention_tiles.h"
+#include "kernels/x86/kernels_avx512.h"
+#include "kernels/x86/math_avx2.h"
 #include "kernels/x86/tile_avx2.h"
+
+#include "kernels/paged_attention.h"  // after what it is written over
 
 namespace knapsack::avx512 {
 namespace {
@@ -25,8 +28,8 @@ struct WideF16 : LoadF16 {
 };
 
 template <class L, int T>
-void score_tile(const PageRows& k, const PageRows& v, std::int64_t v_bytes, const float* q, std::int64_t width,
-                std::int64_t begin, std::int64_t end, std::int64_t stride, float* scores) {
+void wide_score_tile(const PageRows& k, const PageRows& v, std::int64_t v_bytes, const float* q, std::int64_t width,
+                     std::int64_t begin, std::int64_t end, std::int64_t stride, float* scores) {
   for (std::int64_t p = begin; p < end; p += tile_rows) {
     const std::byte* keys = k.at + p * k.stride;
     // As in attention_avx2.cc.
@@ -62,9 +65,9 @@ void score_tile(const PageRows& k, const PageRows& v, std::int64_t v_bytes, cons
 
 // N vectors of sixteen columns.
 template <class L, int T, int N>
-KNAP_INLINE void add_values(const PageRows& v, std::int64_t column, std::int64_t width, const float* weights,
-                            std::int64_t stride, std::int64_t begin, std::int64_t end, float* out,
-                            const PageRows& next) {
+KNAP_INLINE void add_sixteens(const PageRows& v, std::int64_t column, std::int64_t width, const float* weights,
+                              std::int64_t stride, std::int64_t begin, std::int64_t end, float* out,
+                              const PageRows& next) {
   __m512 sums[T][N];
 #pragma GCC unroll 6
   for (int t = 0; t < T; ++t)
@@ -103,29 +106,37 @@ KNAP_INLINE void add_eight(const PageRows& v, std::int64_t column, std::int64_t 
 }
 
 template <class L, int T>
-void value_tile(const PageRows& v, std::int64_t width, const float* weights, std::int64_t stride, std::int64_t begin,
-                std::int64_t end, float* out, const PageRows& next) {
+void wide_value_tile(const PageRows& v, std::int64_t width, const float* weights, std::int64_t stride,
+                     std::int64_t begin, std::int64_t end, float* out, const PageRows& next) {
   std::int64_t c = 0;
-  for (; c + 64 <= width; c += 64) add_values<L, T, 4>(v, c, width, weights, stride, begin, end, out, next);
-  for (; c + 16 <= width; c += 16) add_values<L, T, 1>(v, c, width, weights, stride, begin, end, out, next);
+  for (; c + 64 <= width; c += 64) add_sixteens<L, T, 4>(v, c, width, weights, stride, begin, end, out, next);
+  for (; c + 16 <= width; c += 16) add_sixteens<L, T, 1>(v, c, width, weights, stride, begin, end, out, next);
   if (c < width) add_eight<L, T>(v, c, width, weights, stride, begin, end, out);
 }
 
 template <class L>
-constexpr auto score_tiles = std::to_array<ScoreFn>({score_tile<L, 1>, score_tile<L, 2>, score_tile<L, 3>,
-                                                     score_tile<L, 4>, score_tile<L, 5>, score_tile<L, 6>});
+constexpr auto wide_score_tiles = std::to_array<ScoreFn>({wide_score_tile<L, 1>, wide_score_tile<L, 2>,
+                                                          wide_score_tile<L, 3>, wide_score_tile<L, 4>,
+                                                          wide_score_tile<L, 5>, wide_score_tile<L, 6>});
 template <class L>
-constexpr auto value_tiles = std::to_array<ValueFn>({value_tile<L, 1>, value_tile<L, 2>, value_tile<L, 3>,
-                                                     value_tile<L, 4>, value_tile<L, 5>, value_tile<L, 6>});
+constexpr auto wide_value_tiles = std::to_array<ValueFn>({wide_value_tile<L, 1>, wide_value_tile<L, 2>,
+                                                          wide_value_tile<L, 3>, wide_value_tile<L, 4>,
+                                                          wide_value_tile<L, 5>, wide_value_tile<L, 6>});
+
+struct Avx512 {
+  static constexpr std::int64_t tile_vectors = 6;
+  static ScoreFn score(DType dtype, std::int64_t queries) {
+    return (dtype == DType::F16 ? wide_score_tiles<WideF16>
+                                : wide_score_tiles<WideF32>)[static_cast<std::size_t>(queries - 1)];
+  }
+  static ValueFn value(DType dtype, std::int64_t queries) {
+    return (dtype == DType::F16 ? wide_value_tiles<WideF16>
+                                : wide_value_tiles<WideF32>)[static_cast<std::size_t>(queries - 1)];
+  }
+};
 
 }  // namespace
 
-void attention(const OpCall& call) {
-  static constexpr AttentionTiles tiles{.score_f32 = score_tiles<WideF32>,
-                                        .score_f16 = score_tiles<WideF16>,
-                                        .value_f32 = value_tiles<WideF32>,
-                                        .value_f16 = value_tiles<WideF16>};
-  avx2::attention_by(call, tiles);
-}
+void attention(const OpCall& call) { paged_attention<Avx512>(call); }
 
 }  // namespace knapsack::avx512

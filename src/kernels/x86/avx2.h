@@ -49,6 +49,15 @@ KNAP_INLINE __m256 lane_sums(const __m256 (&a)[4], const __m256 (&b)[4]) {
   return _mm256_add_ps(_mm256_shuffle_ps(first, second, 0x88), _mm256_shuffle_ps(first, second, 0xdd));
 }
 
+// The vector of the code that runs on more than x86 (paged_attention.h).
+using F8 = __m256;
+KNAP_INLINE F8 all8(float x) { return _mm256_set1_ps(x); }
+KNAP_INLINE F8 load8(const float* p) { return _mm256_loadu_ps(p); }
+KNAP_INLINE void store8(float* p, F8 v) { _mm256_storeu_ps(p, v); }
+KNAP_INLINE F8 max8(F8 a, F8 b) { return _mm256_max_ps(a, b); }
+// a * b + c, rounded once.
+KNAP_INLINE F8 fused(F8 a, F8 b, F8 c) { return _mm256_fmadd_ps(a, b, c); }
+
 KNAP_INLINE float lane_max(__m256 v) {
   const __m128 four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
   const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
@@ -61,20 +70,20 @@ KNAP_INLINE __m256i first_lanes(std::int64_t count) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(ones + 8 - count));
 }
 
+// The first `count` (1 to 7).
+KNAP_INLINE void store_first(float* p, F8 v, std::int64_t count) { _mm256_maskstore_ps(p, first_lanes(count), v); }
+
 KNAP_INLINE __m256 load_halves(const std::byte* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
 
 // The f16 at p in every lane.
-KNAP_INLINE __m256 broadcast_half(const std::byte* p) {
+KNAP_INLINE __m256 all_half(const std::byte* p) {
   return _mm256_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(load_unaligned<std::uint16_t>(p))));
 }
 
-KNAP_INLINE float load_half_avx2(const std::byte* p) {
-  return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(load_unaligned<std::uint16_t>(p))));
-}
-
 KNAP_INLINE __m128i load_8_bytes(const std::byte* p) { return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)); }
+KNAP_INLINE F8 signed_bytes(const std::byte* p) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load_8_bytes(p))); }
 KNAP_INLINE __m128i load_16_bytes(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
 KNAP_INLINE __m256i load_32_bytes(const std::byte* p) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));

@@ -80,7 +80,7 @@ struct DecodeQ4_0 {
   static constexpr int block = 32, bytes = 18;
   using State = ScaleOffset;
   static KNAP_INLINE State open(const std::byte* p) {
-    const __m256 scale = broadcast_half(p);
+    const __m256 scale = all_half(p);
     return {scale, _mm256_mul_ps(scale, _mm256_set1_ps(-8.0F))};
   }
   static KNAP_INLINE void group(const std::byte* p, const State& s, int, __m256* w) {
@@ -92,7 +92,7 @@ struct DecodeQ4_0 {
 struct DecodeQ4_1 {
   static constexpr int block = 32, bytes = 20;
   using State = ScaleOffset;
-  static KNAP_INLINE State open(const std::byte* p) { return {broadcast_half(p), broadcast_half(p + 2)}; }
+  static KNAP_INLINE State open(const std::byte* p) { return {all_half(p), all_half(p + 2)}; }
   static KNAP_INLINE void group(const std::byte* p, const State& s, int, __m256* w) {
     nibble_floats(p + 4, w);
     scale_all(s.scale, s.offset, w);
@@ -103,7 +103,7 @@ struct DecodeQ5_0 {
   static constexpr int block = 32, bytes = 22;
   using State = ScaleOffset;
   static KNAP_INLINE State open(const std::byte* p) {
-    const __m256 scale = broadcast_half(p);
+    const __m256 scale = all_half(p);
     return {scale, _mm256_mul_ps(scale, _mm256_set1_ps(-16.0F))};
   }
   static KNAP_INLINE void group(const std::byte* p, const State& s, int, __m256* w) {
@@ -116,7 +116,7 @@ struct DecodeQ5_0 {
 struct DecodeQ5_1 {
   static constexpr int block = 32, bytes = 24;
   using State = ScaleOffset;
-  static KNAP_INLINE State open(const std::byte* p) { return {broadcast_half(p), broadcast_half(p + 2)}; }
+  static KNAP_INLINE State open(const std::byte* p) { return {all_half(p), all_half(p + 2)}; }
   static KNAP_INLINE void group(const std::byte* p, const State& s, int, __m256* w) {
     const __m256i high = bits_to_bytes(load_unaligned<std::uint32_t>(p + 4));
     unsigned_floats(_mm256_or_si256(nibble_bytes(p + 8), _mm256_and_si256(high, _mm256_set1_epi8(16))), w);
@@ -127,7 +127,7 @@ struct DecodeQ5_1 {
 struct DecodeQ8_0 {
   static constexpr int block = 32, bytes = 34;
   using State = __m256;
-  static KNAP_INLINE State open(const std::byte* p) { return broadcast_half(p); }
+  static KNAP_INLINE State open(const std::byte* p) { return all_half(p); }
   static KNAP_INLINE void group(const std::byte* p, const State& s, int, __m256* w) {
     for (int i = 0; i < 4; ++i) w[i] = to_floats(_mm256_cvtepi8_epi32(load_8_bytes(p + 2 + 8 * i)));
     scale_all(s, w);
@@ -138,7 +138,7 @@ struct DecodeG4 {
   static constexpr int block = 32, bytes = 19;
   using State = ScaleOffset;
   static KNAP_INLINE State open(const std::byte* p) {
-    const __m256 scale = broadcast_half(p);
+    const __m256 scale = all_half(p);
     return {scale, _mm256_mul_ps(scale, _mm256_set1_ps(-static_cast<float>(std::to_integer<int>(p[2]))))};
   }
   static KNAP_INLINE void group(const std::byte* p, const State& s, int, __m256* w) {
@@ -151,7 +151,7 @@ struct DecodeG8 {
   static constexpr int block = 32, bytes = 36;
   using State = ScaleOffset;
   static KNAP_INLINE State open(const std::byte* p) {
-    const __m256 scale = broadcast_half(p);
+    const __m256 scale = all_half(p);
     const int zero = load_unaligned<std::uint16_t>(p + 2);
     return {scale, _mm256_mul_ps(scale, _mm256_set1_ps(-static_cast<float>(zero)))};
   }
@@ -193,7 +193,7 @@ KNAP_INLINE __m128i iq4_table() {
 struct DecodeIQ4_NL {
   static constexpr int block = 32, bytes = 18;
   using State = __m256;
-  static KNAP_INLINE State open(const std::byte* p) { return broadcast_half(p); }
+  static KNAP_INLINE State open(const std::byte* p) { return all_half(p); }
   static KNAP_INLINE void group(const std::byte* p, const State& s, int, __m256* w) {
     level_floats(p + 2, iq4_table(), w);
     scale_all(s, w);
@@ -228,7 +228,7 @@ struct DecodeIQ4_XS {
     const __m256i scale = _mm256_or_si256(_mm256_and_si256(low, _mm256_set1_epi32(15)),
                                           _mm256_slli_epi32(_mm256_and_si256(high, _mm256_set1_epi32(3)), 4));
     const __m256 shifted = to_floats(_mm256_sub_epi32(scale, _mm256_set1_epi32(32)));
-    _mm256_store_ps(s.scale, _mm256_mul_ps(broadcast_half(p), shifted));
+    _mm256_store_ps(s.scale, _mm256_mul_ps(all_half(p), shifted));
     return s;
   }
   static KNAP_INLINE void group(const std::byte* p, const State& s, int g, __m256* w) {
@@ -251,8 +251,8 @@ KNAP_INLINE KScales k_scales(const std::byte* p) {
   const auto c = load_unaligned<std::uint32_t>(p + 12);
   const std::uint64_t scales = (a & six) | static_cast<std::uint64_t>((c & four) | (a >> 6 & two) << 4) << 32;
   const std::uint64_t mins = (b & six) | static_cast<std::uint64_t>((c >> 4 & four) | (b >> 6 & two) << 4) << 32;
-  const __m256 d = broadcast_half(p);
-  const __m256 dmin = _mm256_xor_ps(broadcast_half(p + 2), _mm256_set1_ps(-0.0F));
+  const __m256 d = all_half(p);
+  const __m256 dmin = _mm256_xor_ps(all_half(p + 2), _mm256_set1_ps(-0.0F));
   KScales s;
   const auto numbers = [](std::uint64_t eight) {
     return to_floats(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<long long>(eight))));
@@ -313,8 +313,8 @@ struct DecodeQ2_K {
     State s;
     const __m128i both = load_16_bytes(p);
     const __m128i mask = _mm_set1_epi8(15);
-    store_16(broadcast_half(p + 80), _mm_and_si128(both, mask), s.scale);
-    store_16(_mm256_xor_ps(broadcast_half(p + 82), _mm256_set1_ps(-0.0F)), _mm_and_si128(_mm_srli_epi16(both, 4), mask),
+    store_16(all_half(p + 80), _mm_and_si128(both, mask), s.scale);
+    store_16(_mm256_xor_ps(all_half(p + 82), _mm256_set1_ps(-0.0F)), _mm_and_si128(_mm_srli_epi16(both, 4), mask),
              s.offset);
     return s;
   }
@@ -340,7 +340,7 @@ struct DecodeQ3_K {
     const __m128i high =
         _mm_srlv_epi32(_mm_set1_epi32(load_unaligned<std::int32_t>(p + 104)), _mm_setr_epi32(0, 2, 4, 6));
     const __m128i scale = _mm_or_si128(low, _mm_slli_epi16(_mm_and_si128(high, _mm_set1_epi8(3)), 4));
-    store_16(broadcast_half(p + 108), _mm_sub_epi8(scale, _mm_set1_epi8(32)), s.scale);
+    store_16(all_half(p + 108), _mm_sub_epi8(scale, _mm_set1_epi8(32)), s.scale);
     return s;
   }
   static KNAP_INLINE void group(const std::byte* p, const State& s, int g, __m256* w) {
@@ -359,7 +359,7 @@ struct DecodeQ6_K {
   };
   static KNAP_INLINE State open(const std::byte* p) {
     State s;
-    store_16(broadcast_half(p + 208), load_16_bytes(p + 192), s.scale);
+    store_16(all_half(p + 208), load_16_bytes(p + 192), s.scale);
     return s;
   }
   static KNAP_INLINE void group(const std::byte* p, const State& s, int g, __m256* w) {

@@ -49,7 +49,7 @@ void gate(std::int64_t act, const float* gate, const float* up, float* out, std:
   const __m256 minus = _mm256_set1_ps(-0.0F);
   if (act == 0) {
     map(gate, up, out, count, [&](__m256 x, __m256 u) {
-      return _mm256_mul_ps(_mm256_div_ps(x, _mm256_add_ps(one, exp_avx2(_mm256_xor_ps(x, minus)))), u);
+      return _mm256_mul_ps(_mm256_div_ps(x, _mm256_add_ps(one, exp8(_mm256_xor_ps(x, minus)))), u);
     });
   } else if (act == 2) {
     // x/2 * (1 + tanh(z)) is x / (1 + e^(-2z)).
@@ -57,7 +57,7 @@ void gate(std::int64_t act, const float* gate, const float* up, float* out, std:
     const __m256 cubic = _mm256_set1_ps(-2 * 0.7978845608F * 0.044715F);
     map(gate, up, out, count, [&](__m256 x, __m256 u) {
       const __m256 z = _mm256_mul_ps(x, _mm256_fmadd_ps(_mm256_mul_ps(x, x), cubic, inner));
-      return _mm256_mul_ps(_mm256_div_ps(x, _mm256_add_ps(one, exp_avx2(z))), u);
+      return _mm256_mul_ps(_mm256_div_ps(x, _mm256_add_ps(one, exp8(z))), u);
     });
   } else {
     for (std::int64_t i = 0; i < count; ++i) out[i] = ref::activate(act, gate[i]) * up[i];

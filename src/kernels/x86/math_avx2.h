@@ -9,7 +9,7 @@ namespace {  // NOLINT(google-build-namespaces): avx2.h says why
 
 // e^x = 2^n * e^r with |r| <= ln(2)/2; the Taylor series to r^7 leaves an error below 6e-9. 2^n is applied in two
 // halves, so that results reach down to subnormals and up to infinity. NaN stays NaN.
-KNAP_INLINE __m256 exp_avx2(__m256 x) {
+KNAP_INLINE __m256 exp8(__m256 x) {
   x = _mm256_max_ps(_mm256_set1_ps(-104.0F), x);  // max and min return x when it is NaN
   x = _mm256_min_ps(_mm256_set1_ps(89.0F), x);
   const __m256 n =
@@ -34,7 +34,7 @@ KNAP_INLINE __m256 exp_avx2(__m256 x) {
 
 // x minus the nearest multiple of pi/2 (three parts, exact enough up to 2^20), then a series for sine and cosine in
 // [-pi/4, pi/4]; the multiple's last two bits say which is which and what its sign is.
-KNAP_INLINE void sin_cos_avx2(__m256 x, __m256& sine, __m256& cosine) {
+KNAP_INLINE void sin_cos8(__m256 x, __m256& sine, __m256& cosine) {
   const __m256 n =
       _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(0x1.45f306p-1F)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0x1.921fb6p+0F), x);

@@ -75,7 +75,7 @@ void rope(const OpCall& call) {
             count == 8 ? _mm256_loadu_ps(inv_freq + i) : _mm256_maskload_ps(inv_freq + i, first_lanes(count));
         __m256 s;
         __m256 c;
-        sin_cos_avx2(_mm256_mul_ps(position, freq), s, c);
+        sin_cos8(_mm256_mul_ps(position, freq), s, c);
         s = _mm256_mul_ps(s, factor);
         c = _mm256_mul_ps(c, factor);
         if (count == 8) {

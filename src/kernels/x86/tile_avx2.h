@@ -47,6 +47,19 @@ KNAP_INLINE void multiply_tile(const std::byte* w, std::int64_t w_stride, const 
           _mm256_fmadd_ps(L::eight(w + r * w_stride), _mm256_maskload_ps(x + t * x_stride + c, mask), sum[r][t]);
 }
 
+// scores[t * stride + r] = the lane sum of row r and vector t.
+template <int T>
+KNAP_INLINE void store_lane_sums(const __m256 (&sum)[4][T], std::int64_t stride, float* scores) {
+  if constexpr (T > 1) {
+    const __m256 two =
+        lane_sums({sum[0][0], sum[1][0], sum[2][0], sum[3][0]}, {sum[0][1], sum[1][1], sum[2][1], sum[3][1]});
+    _mm_store_ps(scores, _mm256_castps256_ps128(two));
+    _mm_store_ps(scores + stride, _mm256_extractf128_ps(two, 1));
+  }
+  if constexpr (T != 2)
+    _mm_store_ps(scores + (T - 1) * stride, lane_sums(sum[0][T - 1], sum[1][T - 1], sum[2][T - 1], sum[3][T - 1]));
+}
+
 // Adds the bias and stores y[row..row+count) of one token.
 KNAP_INLINE void finish(const MatmulJob& job, std::int64_t token, std::int64_t row, std::int64_t count, __m128 sums) {
   float* y = job.y + token * job.y_stride + row;

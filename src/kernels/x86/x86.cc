@@ -8,8 +8,8 @@
 
 #include "kernels/native.h"
 #include "kernels/ref/ref.h"
-#include "kernels/x86/attention_tiles.h"
 #include "kernels/x86/kernels_avx2.h"
+#include "kernels/x86/kernels_avx512.h"
 
 namespace knapsack {
 namespace {
