@@ -11,13 +11,13 @@ void walk_Q2_K(const std::byte* data, Sink sink, std::int64_t blocks) {
   for (; blocks > 0; --blocks, data += 84) {
     const float d = load_half(data + 80);
     const float dmin = load_half(data + 82);
-    for (int group = 0; group < 16; ++group) {
+    each_constant<16>([&](auto group) {
       const unsigned packed = byte_at(data, group);
       const std::byte* codes = data + 16 + group / 8 * 32 + group % 2 * 16;
-      const int shift = group % 8 / 2 * 2;
+      constexpr int shift = group % 8 / 2 * 2;
       sink.affine(16, d * code(packed & 15), -(dmin * code(packed >> 4)),
                   [&](int i) { return byte_at(codes, i) >> shift & 3; });
-    }
+    });
   }
 }
 

@@ -13,16 +13,17 @@ void walk_Q3_K(const std::byte* data, Sink sink, std::int64_t blocks) {
   for (; blocks > 0; --blocks, data += 110) {
     const std::byte* scales = data + 96;
     const float d = load_half(data + 108);
-    for (int group = 0; group < 16; ++group) {
-      const unsigned low = byte_at(scales, group % 8) >> (group / 8 * 4) & 15;
-      const unsigned high = byte_at(scales, 8 + group % 4) >> (group / 4 * 2) & 3;
-      const int at = group % 2 * 16;
-      const std::byte* codes = data + 32 + group / 8 * 32 + at;
-      const int shift = group % 8 / 2 * 2;
-      const int bit = group / 2;
-      sink.zeroed(16, d * (code(low | high << 4) - 32.0F), 4,
-                  [&](int i) { return (byte_at(codes, i) >> shift & 3) | (byte_at(data, at + i) >> bit & 1) << 2; });
-    }
+    each_constant<8>([&](auto bit) {
+      const std::byte* two = data + 32 + bit / 4 * 32;
+      const Codes32 codes(
+          [=](int i) { return (byte_at(two, i) >> (bit % 4 * 2) & 3) | (byte_at(data, i) >> bit() & 1) << 2; });
+      for (const int half : {0, 1}) {
+        const int group = 2 * bit + half;
+        const unsigned low = byte_at(scales, group % 8) >> (group / 8 * 4) & 15;
+        const unsigned high = byte_at(scales, 8 + group % 4) >> (group / 4 * 2) & 3;
+        sink.zeroed(16, d * (code(low | high << 4) - 32.0F), 4, codes.from(16 * half));
+      }
+    });
   }
 }
 

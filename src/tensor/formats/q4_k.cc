@@ -25,12 +25,12 @@ void walk_Q4_K(const std::byte* data, Sink sink, std::int64_t blocks) {
   for (; blocks > 0; --blocks, data += 144) {
     const float d = load_half(data);
     const float dmin = load_half(data + 2);
-    for (int group = 0; group < 8; ++group) {
+    each_constant<8>([&](auto group) {
       const ScaleMin s = scale_min(data + 4, group);
       const std::byte* codes = data + 16 + group / 2 * 32;
-      const int shift = group % 2 * 4;
+      constexpr int shift = group % 2 * 4;
       sink.affine(32, d * s.scale, -(dmin * s.min), [&](int i) { return byte_at(codes, i) >> shift & 15; });
-    }
+    });
   }
 }
 
@@ -39,14 +39,14 @@ void walk_Q5_K(const std::byte* data, Sink sink, std::int64_t blocks) {
   for (; blocks > 0; --blocks, data += 176) {
     const float d = load_half(data);
     const float dmin = load_half(data + 2);
-    for (int group = 0; group < 8; ++group) {
+    each_constant<8>([&](auto group) {
       const ScaleMin s = scale_min(data + 4, group);
       const std::byte* fifth = data + 16;
       const std::byte* codes = data + 48 + group / 2 * 32;
-      const int shift = group % 2 * 4;
+      constexpr int shift = group % 2 * 4;
       sink.affine(32, d * s.scale, -(dmin * s.min),
-                  [&](int i) { return (byte_at(codes, i) >> shift & 15) | (byte_at(fifth, i) >> group & 1) << 4; });
-    }
+                  [&](int i) { return (byte_at(codes, i) >> shift & 15) | (byte_at(fifth, i) >> group() & 1) << 4; });
+    });
   }
 }
 

@@ -11,16 +11,18 @@ template <class Sink>
 void walk_Q6_K(const std::byte* data, Sink sink, std::int64_t blocks) {
   for (; blocks > 0; --blocks, data += 210) {
     const float d = load_half(data + 208);
-    for (int group = 0; group < 16; ++group) {
-      const int half = group / 8;
-      const int quarter = group % 8 / 2;
-      const int at = group % 2 * 16;
-      const std::byte* low = data + half * 64 + quarter % 2 * 32 + at;
-      const std::byte* high = data + 128 + half * 32 + at;
-      sink.zeroed(16, d * static_cast<float>(static_cast<std::int8_t>(data[192 + group])), 32, [&](int i) {
+    each_constant<8>([&](auto number) {
+      constexpr int half = number / 4;
+      constexpr int quarter = number % 4;
+      const std::byte* low = data + half * 64 + quarter % 2 * 32;
+      const std::byte* high = data + 128 + half * 32;
+      const Codes32 codes([=](int i) {
         return (byte_at(low, i) >> (quarter / 2 * 4) & 15) | (byte_at(high, i) >> (2 * quarter) & 3) << 4;
       });
-    }
+      for (const int group : {0, 1})
+        sink.zeroed(16, d * static_cast<float>(static_cast<std::int8_t>(data[192 + 2 * number + group])), 32,
+                    codes.from(16 * group));
+    });
   }
 }
 
