@@ -7,7 +7,7 @@
 #include <charconv>
 #include <cstring>
 #include <fstream>
-#include <optional>
+#include <utility>
 
 namespace knapsack {
 namespace {
@@ -28,7 +28,7 @@ std::vector<double> speeds(std::span<const int> cpus, const std::string& root) {
   return std::vector<double>(cpus.size(), 1.0);
 }
 
-std::optional<int> to_cpu(std::string_view text) {
+std::optional<int> to_number(std::string_view text) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0 || value >= CPU_SETSIZE)
@@ -36,25 +36,24 @@ std::optional<int> to_cpu(std::string_view text) {
   return value;
 }
 
-Result<std::vector<int>> parse_list(std::string_view text) {
-  std::vector<int> cpus;
+}  // namespace
+
+std::optional<std::vector<int>> number_list(std::string_view text) {
+  std::vector<int> numbers;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string_view range = text.substr(begin, end - begin);
     const std::size_t dash = range.find('-');
-    const auto first = to_cpu(range.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : to_cpu(range.substr(dash + 1));
-    if (!first || !last || *last < *first)
-      return usage_error("--cpus: expected processors as 0-3,6, or big or little; found \"{}\"", range);
-    for (int cpu = *first; cpu <= *last; ++cpu) cpus.push_back(cpu);
+    const auto first = to_number(range.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : to_number(range.substr(dash + 1));
+    if (!first || !last || *last < *first) return std::nullopt;
+    for (int number = *first; number <= *last; ++number) numbers.push_back(number);
     begin = end + 1;
   }
-  std::sort(cpus.begin(), cpus.end());
-  cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
-  return cpus;
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return numbers;
 }
-
-}  // namespace
 
 std::vector<int> allowed_cpus() {
   std::vector<int> cpus;
@@ -78,11 +77,12 @@ Result<std::vector<int>> choose_cpus(std::string_view text, std::span<const int>
     if (cpus.empty()) return usage_error("--cpus {}: this machine's processors are all alike", text);
     return cpus;
   }
-  TRY(auto cpus, parse_list(text));
-  for (const int cpu : cpus)
+  auto cpus = number_list(text);
+  if (!cpus) return usage_error("--cpus: expected processors as 0-3,6, or big or little; found \"{}\"", text);
+  for (const int cpu : *cpus)
     if (std::find(allowed.begin(), allowed.end(), cpu) == allowed.end())
       return usage_error("--cpus {}: this process may not run on processor {}", text, cpu);
-  return cpus;
+  return std::move(*cpus);
 }
 
 Result<void> run_on(std::span<const int> cpus) {

@@ -2,6 +2,7 @@
 // Not for how many of them a container grants: limits.h.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,10 +12,13 @@
 
 namespace knapsack {
 
+// Numbers and ranges ("0-3,6"), as a person or sysfs writes them: ascending, each once. Absent: it is no such list.
+std::optional<std::vector<int>> number_list(std::string_view text);
+
 // The affinity mask of the calling thread, ascending.
 std::vector<int> allowed_cpus();
 
-// text: numbers and ranges ("0-3,6"), or "big" or "little": those of `allowed` that are nearly as fast as the fastest,
+// text: a list of numbers, or "big" or "little": those of `allowed` that are nearly as fast as the fastest,
 // and the others. A usage error for anything else, for a processor that is not allowed, and for "little" where all are
 // alike. root: where /sys lies, for tests.
 Result<std::vector<int>> choose_cpus(std::string_view text, std::span<const int> allowed, const std::string& root = "");

@@ -4,9 +4,11 @@
 #include <new>
 #include <numeric>
 
+#include "base/cpus.h"
 #include "base/huge_memory.h"
 #include "base/limits.h"
 #include "base/mmap.h"
+#include "base/numa.h"
 
 namespace knapsack {
 
@@ -47,6 +49,7 @@ Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, cons
   try {
     // All in one piece: most matrices are smaller than a huge page or end within one.
     const std::shared_ptr<std::byte[]> all = huge_memory(static_cast<std::size_t>(bytes));
+    interleave({all.get(), static_cast<std::size_t>(bytes)}, memory_nodes(allowed_cpus()));
     std::byte* next = all.get();
     for (const Weight* w : weights) {
       const std::size_t dimensions = w->shape.size();
