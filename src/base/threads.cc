@@ -32,11 +32,17 @@ struct ThreadPool::Shared {
   static constexpr std::uint64_t open = std::uint64_t{1} << 31;
   static constexpr std::uint64_t generation = std::uint64_t{1} << 32;
 
+  // A thread's share of the pieces, [next, end). Neighbours in memory stay with one thread, which reads them straight
+  // on; who has done its own takes from the others.
+  struct alignas(64) Share {
+    std::atomic<std::int64_t> next{0};
+    std::int64_t end = 0;
+  };
+
   alignas(64) std::atomic<std::uint64_t> gate{0};  // generation, open, inside
-  alignas(64) std::atomic<std::int64_t> next{0};
   std::atomic<bool> stop{false};
   // Written while the gate is closed and nobody is inside.
-  std::int64_t count = 0;
+  std::vector<Share> shares;
   std::int64_t grain = 1;
   const RangeTask* task = nullptr;
   std::mutex mutex;
@@ -44,11 +50,23 @@ struct ThreadPool::Shared {
   int sleeping = 0;
   std::vector<std::thread> workers;
 
+  void share_out(std::int64_t count) {
+    const auto threads = static_cast<std::int64_t>(shares.size());
+    const std::int64_t pieces = (count + grain - 1) / grain;
+    for (std::int64_t i = 0; i < threads; ++i) {
+      Share& share = shares[static_cast<std::size_t>(i)];
+      share.next.store(pieces * i / threads * grain, std::memory_order_relaxed);
+      share.end = std::min(pieces * (i + 1) / threads * grain, count);
+    }
+  }
   void drain(int thread) {
-    while (true) {
-      const std::int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
-      if (begin >= count) return;
-      (*task)(begin, std::min(begin + grain, count), thread);
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+      Share& share = shares[(static_cast<std::size_t>(thread) + i) % shares.size()];
+      while (true) {
+        const std::int64_t begin = share.next.fetch_add(grain, std::memory_order_relaxed);
+        if (begin >= share.end) break;
+        (*task)(begin, std::min(begin + grain, share.end), thread);
+      }
     }
   }
   // False once the gate is closed for the generation of `seen`; `seen` becomes the newest one.
@@ -73,6 +91,7 @@ struct ThreadPool::Shared {
 };
 
 ThreadPool::ThreadPool(int threads) : threads_(std::max(1, threads)), shared_(std::make_unique<Shared>()) {
+  shared_->shares = std::vector<Shared::Share>(static_cast<std::size_t>(threads_));
   shared_->workers.reserve(static_cast<std::size_t>(threads_ - 1));
   try {
     for (int i = 1; i < threads_; ++i) shared_->workers.emplace_back([this, i] { worker(i); });
@@ -116,10 +135,9 @@ void ThreadPool::run(std::int64_t count, std::int64_t grain, RangeTask task) {
     return;
   }
   Shared& s = *shared_;
-  s.count = count;
   s.grain = grain;
   s.task = &task;
-  s.next.store(0, std::memory_order_relaxed);
+  s.share_out(count);
   bool notify = false;
   {
     const std::lock_guard lock(s.mutex);

@@ -32,7 +32,8 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   [[nodiscard]] int size() const { return threads_; }
-  // Runs task over [0, count) in pieces of at most `grain`, handed out dynamically; returns when all are done.
+  // Runs task over [0, count) in pieces of at most `grain`; returns when all are done. Each
+  // thread begins with a share of its own, and then takes from the others what they have not begun.
   // `thread` is in [0, size()). Allocates nothing.
   void run(std::int64_t count, std::int64_t grain, RangeTask task);
   template <class F>
