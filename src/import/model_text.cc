@@ -1,6 +1,7 @@
 #include "import/model_text.h"
 
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -9,7 +10,9 @@
 
 #include "base/json.h"
 #include "base/mmap.h"
+#include "base/read_file.h"
 #include "base/utf8.h"
+#include "files/sniff.h"
 #include "import/folder.h"
 #include "import/limits.h"
 #include "text/gguf_vocab.h"
@@ -201,6 +204,23 @@ Result<void> read_end_tokens(const Fields* config, const json::object& generatio
   return {};
 }
 
+// A large file: what cannot be one (a Git LFS pointer, a page) is refused by its first bytes.
+Result<std::string> read_tokenizer_json(const std::string& path) {
+  constexpr std::size_t most_bytes = std::size_t{256} << 20;
+  TRY(const RegularFile file, open_regular(path));
+  std::array<char, 4096> start{};
+  const ssize_t n = ::pread(file.descriptor.get(), start.data(), start.size(), 0);
+  std::string_view text(start.data(), static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+  const std::string seems = guess_content(std::as_bytes(std::span(text)));
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  const bool whole = file.size <= start.size();
+  if (!text.starts_with('{') && (whole || !text.empty()))
+    return bad_input("{}: expected a tokenizer.json, a JSON object{}{}", path, seems.empty() ? "" : "; it seems to be ",
+                     seems);
+  return read_text_file(path, most_bytes);
+}
+
 }  // namespace
 
 Result<ModelText> gguf_model_text(const std::shared_ptr<const GgufFile>& file, const std::string& path) {
@@ -255,7 +275,7 @@ Result<ModelText> folder_model_text(const std::string& path, const Fields* confi
     out.tokenizer_kind = "tokenizer.json";
     if (const auto* kind = tokenizer.if_contains("tokenizer_class"); kind != nullptr && kind->is_string())
       out.tokenizer_kind += fmt::format(" ({})", std::string_view(kind->get_string()));
-    out.tokenizer_json = [path = folder.file("tokenizer.json")] { return read_text_file(path); };
+    out.tokenizer_json = [path = folder.file("tokenizer.json")] { return read_tokenizer_json(path); };
   } else if (folder.has("tokenizer.model")) {
     out.oddities.emplace_back(
         "no tokenizer.json; tokenizer.model (SentencePiece) alone is not read: save the tokenizer with a fast "
@@ -279,7 +299,7 @@ Result<ModelText> read_model_text(const std::string& path) {
   }
   if (path.ends_with(".json")) {
     ModelText text;
-    text.tokenizer_json = [path]() -> Result<std::string> { return read_text_file(path, std::size_t{256} << 20); };
+    text.tokenizer_json = [path] { return read_tokenizer_json(path); };
     text.tokenizer_kind = "tokenizer.json";
     return text;
   }

@@ -26,6 +26,15 @@ long own_rss_kib() {
   return kib;
 }
 
+void expect_little_memory(const testing::CommandResult& result, const std::string& what) {
+#if defined(__SANITIZE_ADDRESS__)
+  constexpr long most_kib = 256 << 10;  // red zones, and freed blocks that are kept to catch their use
+#else
+  constexpr long most_kib = 64 << 10;
+#endif
+  EXPECT_LT(result.peak_rss_kib, own_rss_kib() + most_kib) << what;
+}
+
 std::size_t entries(const std::filesystem::path& folder) {
   return static_cast<std::size_t>(std::distance(std::filesystem::recursive_directory_iterator(folder), {}));
 }
@@ -50,12 +59,7 @@ void expect_refused(const std::string& model, int code, const std::string& what)
     ASSERT_EQ(result.err.find('\n', at), result.err.size() - 1) << what << ": one line: " << result.err;
     ASSERT_NE(result.err.find(std::filesystem::path(model).filename().string()), std::string::npos)
         << what << ": names the file: " << result.err;
-#if defined(__SANITIZE_ADDRESS__)
-    constexpr long most_kib = 256 << 10;  // red zones, and freed blocks that are kept to catch their use
-#else
-    constexpr long most_kib = 64 << 10;
-#endif
-    ASSERT_LT(result.peak_rss_kib, own_rss_kib() + most_kib) << what;
+    expect_little_memory(result, what);
   }
   ASSERT_EQ(entries(folder), before) << what << ": nothing is written";
 }
@@ -289,6 +293,25 @@ TEST(BrokenTokenizer, IsRefused) {
     const auto result = run({binary(), "tokenize", folder.path().string(), "a"});
     EXPECT_EQ(result.exit_code, 3) << text << result.err;
     EXPECT_EQ(result.err.find('\n'), result.err.size() - 1) << result.err;
+  }
+}
+
+TEST(BrokenTokenizer, WhatIsNoneIsToldByItsFirstBytes) {
+  TempDir folder;
+  const std::string path = folder.file("tokenizer.json");
+  for (const auto& [text, seems] : std::vector<std::pair<std::string, std::string>>{
+           {"version https://git-lfs.github.com/spec/v1\noid sha256:00\n", "a Git LFS pointer"},
+           {"\n<!DOCTYPE html>", "an HTML page"}}) {
+    testing::write_file(path, text);
+    std::filesystem::resize_file(path, std::size_t{80} << 20);
+    for (const std::string& model : {path, folder.path().string()}) {
+      const auto result = run({binary(), "tokenize", model, "a"});
+      EXPECT_EQ(result.exit_code, 3) << result.err;
+      EXPECT_NE(result.err.find("tokenizer.json: expected a tokenizer.json, a JSON object; it seems to be " + seems),
+                std::string::npos)
+          << result.err;
+      expect_little_memory(result, seems);
+    }
   }
 }
 
