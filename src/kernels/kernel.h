@@ -72,9 +72,17 @@ using KernelFn = void (*)(const OpCall&);
 // Scratch a kernel needs at most for `rows` rows of this op and `threads` threads. operands' data is not set.
 using ScratchFn = std::size_t (*)(const OpCall& shape, std::int64_t ctx, int threads);
 
-// Several calls of an op, on the same first operand, in one go: what run would give for each of them, one by one.
-using GroupFn = void (*)(std::span<const OpCall>);
-inline constexpr std::size_t group_calls = 4;  // at most
+// Several calls of an op, on the same first operand, in one go: what run would give for each of them, one by one. Where
+// that operand is made by a row-wise op just before, it may come with them: its rows are made as they are needed.
+struct OpGroup {
+  KernelFn before = nullptr;  // null: there is none
+  const OpCall* before_call = nullptr;
+  std::span<const OpCall> calls{};
+  // The operand's row, where it comes with them.
+  void make_row(std::int64_t row) const;
+};
+using GroupFn = void (*)(const OpGroup&);
+inline constexpr std::size_t group_calls = 4;  // at most, besides the one before
 
 struct Kernel {
   KernelFn run = nullptr;
@@ -82,6 +90,9 @@ struct Kernel {
   GroupFn run_group = nullptr;
   bool (*joins)(const OpCall& first, const OpCall& next) = nullptr;  // whether next can be in a group that first opens
   ScratchFn scratch_bytes = nullptr;                                 // null: none
+  // Rows of its activations in, rows of its result out, each from the same row alone, without scratch: may run before a
+  // group.
+  bool row_wise = false;
 };
 
 enum class Isa : std::uint8_t {

@@ -74,7 +74,7 @@ namespace ref {
 void linear(const OpCall& call, const MatmulTable& table, const PackedTable& packed);
 // The rows of Kernel for integer products on one input, which is rounded once: Q, K and V, gate and up.
 bool linear_joins(const OpCall& first, const OpCall& next);
-void linear_group(std::span<const OpCall> calls, const PackedTable& packed);
+void linear_group(const OpGroup& group, const PackedTable& packed);
 void head_linear(const OpCall& call, const MatmulTable& table);
 void moe(const OpCall& call, const MatmulTable& table, const PackedTable& packed, GateFn gate);
 }  // namespace ref

@@ -1,5 +1,6 @@
 // The table of each instruction set: the scalar references, overlaid by what is faster there.
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "base/check.h"
@@ -17,6 +18,7 @@ KernelTable scalar_table() {
 #undef KNAP_OP
   table[Op::linear].scratch_bytes = ref::linear_scratch;
   table[Op::linear].joins = ref::linear_joins;
+  for (const Op op : {Op::rms_norm, Op::gated_act}) table[op].row_wise = true;
   table[Op::head_linear].scratch_bytes = ref::head_linear_scratch;
   table[Op::attention].scratch_bytes = ref::attention_scratch;
   table[Op::router].scratch_bytes = ref::router_scratch;
@@ -49,6 +51,22 @@ const KernelTable& KernelTable::get(Isa isa) {
   const auto at = tables.find(isa);
   CHECK(at != tables.end());
   return at->second;
+}
+
+void OpGroup::make_row(std::int64_t row) const {
+  static ThreadPool alone(1);  // runs on whichever thread calls
+  constexpr std::size_t most = 4;
+  CHECK(before_call->in.size() <= most && before_call->out.size() == 1);
+  const auto row_of = [row](Operand operand) {
+    if (operand.data == nullptr) return operand;
+    operand.data += row * operand.cols * std::int64_t{sizeof(float)};
+    operand.rows = 1;
+    return operand;
+  };
+  std::array<Operand, most> in;
+  std::transform(before_call->in.begin(), before_call->in.end(), in.begin(), row_of);
+  const Operand out = row_of(before_call->out[0]);
+  before({.in = {in.data(), before_call->in.size()}, .out = {&out, 1}, .attrs = before_call->attrs, .pool = &alone});
 }
 
 const MatmulTable& matmul_table(Isa isa) { return isa == Isa::scalar ? scalar_matmul() : native_of(isa).matmul(); }

@@ -25,6 +25,7 @@ struct Executor::Bound {
   const ProgramOp* op = nullptr;
   Rows rows = Rows::tokens;  // of its result; an op without rows is skipped
   std::size_t group = 1;     // ops from this one on that run together
+  bool before = false;       // it is the first of its group and makes the activation that the others read
   std::vector<Operand> in{}, out{};
   std::vector<Rows> in_rows{}, out_rows{};
 
@@ -108,20 +109,25 @@ Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<const Program
   return executor;
 }
 
-// Ops that follow each other and read the same activation first, where their kernel wants them together. No value dies
-// between them (each reads only that one and constants), so running them as one overwrites nothing.
+// Ops that follow each other and read the same activation first, where their kernel wants them together, and the
+// row-wise op that makes this activation, where it comes just before. No value dies between them but what that op
+// reads, and of that nothing is overwritten before all rows are made; so running them as one overwrites nothing.
 void Executor::form_groups() {
+  const auto call = [](const Bound& bound) { return OpCall{.in = bound.in, .out = bound.out}; };
+  const auto joins = [&](const Bound& first, const Bound& next) {
+    return first.kernel->run_group != nullptr && next.kernel == first.kernel && next.op->in[0] == first.op->in[0] &&
+           first.kernel->joins(call(first), call(next));
+  };
   for (std::size_t i = 0; i < bound_.size(); i += bound_[i].group) {
     Bound& first = bound_[i];
-    const Kernel& kernel = *first.kernel;
-    if (kernel.run_group == nullptr) continue;
-    const auto call = [](const Bound& bound) { return OpCall{.in = bound.in, .out = bound.out}; };
-    while (first.group < group_calls && i + first.group < bound_.size()) {
-      const Bound& next = bound_[i + first.group];
-      if (next.kernel != first.kernel || next.op->in[0] != first.op->in[0] || !kernel.joins(call(first), call(next)))
-        break;
-      ++first.group;
+    if (i + 1 < bound_.size()) {
+      const Bound& next = bound_[i + 1];
+      first.before = first.kernel->row_wise && joins(next, next) && next.op->in[0] == first.op->out[0];
     }
+    const std::size_t begin = first.before ? i + 1 : i;
+    std::size_t end = begin + 1;
+    while (end < bound_.size() && end - begin < group_calls && joins(bound_[begin], bound_[end])) ++end;
+    first.group = end - i;
   }
 }
 
@@ -155,7 +161,7 @@ std::span<const float> Executor::run(const Step& step) {
     if (group[0].rows == Rows::selected && selected == 0) continue;
     std::optional<Stopwatch> since;  // a clock is read only where someone asks
     if (profile_ != nullptr) since.emplace();
-    std::array<OpCall, group_calls> calls;
+    std::array<OpCall, group_calls + 1> calls;
     for (std::size_t j = 0; j < group.size(); ++j)
       calls[j] = {.in = group[j].in,
                   .out = group[j].out,
@@ -163,12 +169,15 @@ std::span<const float> Executor::run(const Step& step) {
                   .rows = &rows,
                   .pool = pool_,
                   .scratch = scratch_};
+    const std::size_t before = group[0].before ? 1 : 0;
+    const std::span<const OpCall> grouped(calls.data() + before, group.size() - before);
     if (group.size() > 1) {
-      group[0].kernel->run_group({calls.data(), group.size()});
+      group[before].kernel->run_group(
+          {.before = before == 1 ? group[0].kernel->run : nullptr, .before_call = calls.data(), .calls = grouped});
     } else {
       group[0].kernel->run(calls[0]);
     }
-    if (since) profile_->add(i, group[0].op->op, {calls.data(), group.size()}, since->ms());
+    if (since) profile_->add(i + before, group[before].op->op, grouped, since->ms());
     if (tap_)
       for (const Bound& bound : group) tap(bound);
   }

@@ -245,8 +245,27 @@ TEST(Packed, LinearOpsTogether) {
     for (const OpCall& call : calls(alone, out_a)) ref::linear(call, matmul_table(isa), table);
     const auto both = calls(together, out_b);
     EXPECT_TRUE(ref::linear_joins(both[0], both[1]));
-    ref::linear_group(both, table);
+    ref::linear_group({.calls = both}, table);
     expect_same(together, alone.data());
+
+    // The input made row by row on the way: half of what `in` holds, by an op on a copy of twice as much.
+    std::vector<float> twice(x);
+    for (float& value : twice) value *= 2;
+    std::vector<float> made(x.size(), NAN);
+    const Operand made_in{.data = reinterpret_cast<std::byte*>(made.data()), .rows = tokens, .cols = cols};
+    const Operand twice_in{.data = reinterpret_cast<std::byte*>(twice.data()), .rows = tokens, .cols = cols};
+    Attrs attrs;
+    attrs.set(Attr::scale, 0.5F);
+    const OpCall halve{.in = {&twice_in, 1}, .out = {&made_in, 1}, .attrs = &attrs};
+    auto later = both;
+    const std::array<Operand, 3> first_later{made_in, first_in[1], first_in[2]};
+    const std::array<Operand, 2> second_later{made_in, second_in[1]};
+    later[0].in = first_later;
+    later[1].in = second_later;
+    std::fill(together.begin(), together.end(), NAN);
+    ref::linear_group({.before = KernelTable::get(isa)[Op::scale].run, .before_call = &halve, .calls = later}, table);
+    expect_same(together, alone.data());
+    expect_same(made, x.data());
 
     const testing::RandomMatrix other(DType::Q4_1, 8, cols, 15);
     const auto third = pack(table, DType::Q4_1, other.data(), 8, cols, pool);

@@ -7,13 +7,15 @@
 namespace knapsack::ref {
 namespace {
 
-void packed_linear(std::span<const OpCall> calls, const PackedTable& table) {
+void packed_linear(const OpGroup& group, const PackedTable& table) {
+  const std::span<const OpCall> calls = group.calls;
   const OpCall& first = calls.front();
   const PackedMatrix& w = *first.in[1].packed;
   const std::int64_t tokens = first.in[0].rows;
   Scratch scratch(first.scratch);
   const PackedInput x = take_rounded(scratch, w, tokens);
   for_rows(first, tokens, [&](std::int64_t row, int) {
+    if (group.before != nullptr) group.make_row(row);
     table.round(first.in[0].f32() + row * w.cols, w.cols, w.kind, from_row(x, w, row));
   });
   std::array<PackedJob, group_calls> jobs;
@@ -40,7 +42,7 @@ std::size_t linear_scratch(const OpCall& shape, std::int64_t, int threads) {
 }
 
 void linear(const OpCall& call, const MatmulTable& table, const PackedTable& packed) {
-  if (call.in[1].packed != nullptr) return packed_linear({&call, 1}, packed);
+  if (call.in[1].packed != nullptr) return packed_linear({.calls = {&call, 1}}, packed);
   const Weight& w = *call.in[1].weight;
   const MatmulJob job{.x = call.in[0].f32(),
                       .x_stride = call.in[0].cols,
@@ -60,7 +62,7 @@ bool linear_joins(const OpCall& first, const OpCall& next) {
          same_input(*first.in[1].packed, *next.in[1].packed);
 }
 
-void linear_group(std::span<const OpCall> calls, const PackedTable& packed) { packed_linear(calls, packed); }
+void linear_group(const OpGroup& group, const PackedTable& packed) { packed_linear(group, packed); }
 
 void linear(const OpCall& call) { linear(call, scalar_matmul(), scalar_packed()); }
 
