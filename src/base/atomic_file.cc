@@ -12,6 +12,7 @@
 #include <mutex>
 #include <new>
 #include <set>
+#include <utility>
 
 namespace knapsack {
 namespace {
@@ -44,6 +45,10 @@ Unfinished& unfinished() {
   static Unfinished* const made = new (place.data()) Unfinished;
   return *made;
 }
+void remember(const std::string& path) {
+  const std::lock_guard lock(unfinished().mutex);
+  unfinished().paths.insert(path);
+}
 void forget(const std::string& path) {
   const std::lock_guard lock(unfinished().mutex);
   unfinished().paths.erase(path);
@@ -58,6 +63,43 @@ std::string beside(const std::filesystem::path& path, const std::string& ending)
     name.resize(kept);
   }
   return (path.parent_path() / (name + ending)).string();
+}
+
+// A new file of a name beside the path that no other has. make: from the name whether it was made, errno why not.
+template <class Make>
+std::string make_beside(const std::string& path, const Make& make) {
+  static std::atomic<int> serial{0};
+  std::string name;
+  do {
+    name = beside(path, fmt::format(".tmp-{}-{}", ::getpid(), serial.fetch_add(1)));
+    if (make(name)) return name;
+  } while (errno == EEXIST);  // left by a killed process; in a container all have the same id
+  return "";
+}
+
+std::string folder_of(const std::string& path) {
+  const auto folder = std::filesystem::path(path).parent_path();
+  return folder.empty() ? "." : folder.string();
+}
+
+int open_nameless(const std::string& path) {
+  return ::open(folder_of(path).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0644);
+}
+
+// Gives a nameless file its name, where no other has it; errno says why not.
+bool give_name(int fd, const std::string& name) {
+  return ::linkat(AT_FDCWD, fmt::format("/proc/self/fd/{}", fd).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) ==
+         0;
+}
+
+// Whether such a file could be named later: tried, since a file system may refuse the link, or /proc be absent.
+bool nameless_files(const std::string& path) {
+  const int fd = open_nameless(path);
+  if (fd < 0) return false;
+  const std::string name = make_beside(path, [&](const std::string& n) { return give_name(fd, n); });
+  if (!name.empty()) ::unlink(name.c_str());
+  ::close(fd);
+  return !name.empty();
 }
 
 // errno says why not. A hard link is how POSIX gives a name only where there is none; a file system without links (FAT)
@@ -79,30 +121,35 @@ bool take_name(const std::string& temporary, const std::string& path, Existing e
 
 }  // namespace
 
-Result<AtomicFile> AtomicFile::create(const std::string& given, Existing existing) {
-  static std::atomic<int> serial{0};
-  std::error_code ignored;
+Result<AtomicFile> AtomicFile::create(const std::string& given, Existing existing, Aside aside) {
+  std::error_code failed;
   std::string path = given;
-  const auto status = std::filesystem::status(path, ignored);
+  const auto status = std::filesystem::status(path, failed);
   if (std::filesystem::is_directory(status)) return write_error(given, "write", EISDIR);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
     const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
     if (fd < 0) return write_error(given, "open", errno);
-    return AtomicFile(path, "", fd, existing);
+    AtomicFile file(path, "", fd, existing);
+    file.straight_ = true;
+    return file;
   }
   // After the above: where /dev/stdout leads to a pipe, there is no such path.
-  if (std::filesystem::is_symlink(path, ignored)) path = std::filesystem::weakly_canonical(path, ignored).string();
-  std::string temporary;
-  int fd = -1;
-  do {
-    temporary = beside(path, fmt::format(".tmp-{}-{}", ::getpid(), serial.fetch_add(1)));
-    fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  } while (fd < 0 && errno == EEXIST);  // left by a killed process; in a container all have the same id
-  if (fd < 0) return write_error(given, "create", errno);
-  {
-    const std::lock_guard lock(unfinished().mutex);
-    unfinished().paths.insert(temporary);
+  if (std::filesystem::is_symlink(path, failed)) {
+    path = std::filesystem::weakly_canonical(path, failed).string();
+    if (failed) return write_error(given, "create", failed.value());  // links that lead in a circle
   }
+  if (aside == Aside::nameless && nameless_files(path)) {
+    const int fd = open_nameless(path);
+    if (fd < 0) return write_error(given, "create", errno);
+    return AtomicFile(path, "", fd, existing);
+  }
+  int fd = -1;
+  std::string temporary = make_beside(path, [&](const std::string& name) {
+    fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    return fd >= 0;
+  });
+  if (fd < 0) return write_error(given, "create", errno);
+  remember(temporary);
   return AtomicFile(path, std::move(temporary), fd, existing);
 }
 
@@ -113,6 +160,7 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
     : path_(std::move(other.path_)),
       temporary_(std::move(other.temporary_)),
       fd_(other.fd_),
+      straight_(other.straight_),
       written_(other.written_),
       existing_(other.existing_) {
   other.fd_ = -1;
@@ -147,25 +195,33 @@ Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
 Result<void> AtomicFile::write(const std::string& text) { return write(std::as_bytes(std::span(text))); }
 
 Result<void> AtomicFile::commit() {
-  if (temporary_.empty()) {
-    const int fd = fd_;
-    fd_ = -1;
-    if (::close(fd) != 0) return write_error(path_, "write", errno);
+  if (straight_) {
+    if (::close(std::exchange(fd_, -1)) != 0) return write_error(path_, "write", errno);
     return {};
   }
   if (::fsync(fd_) != 0) return write_error(path_, "flush", errno);
-  const int fd = fd_;
-  fd_ = -1;
-  const bool renamed = ::close(fd) == 0 && take_name(temporary_, path_, existing_);
+  const bool nameless = temporary_.empty();
+  bool done = false;
+  if (nameless && existing_ == Existing::kept) {
+    done = give_name(fd_, path_);
+  } else {
+    if (nameless) {  // a rename is how a name passes from one file to another at once
+      temporary_ = make_beside(path_, [&](const std::string& name) { return give_name(fd_, name); });
+      if (temporary_.empty()) return write_error(path_, "write", errno);
+      remember(temporary_);
+    }
+    done = ::close(std::exchange(fd_, -1)) == 0 && take_name(temporary_, path_, existing_);
+  }
   const int reason = errno;
-  forget(temporary_);
-  if (!renamed) {
-    ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) {
+    if (!done) ::unlink(temporary_.c_str());
+    forget(temporary_);
+  }
+  if (!done) {
     if (reason == EEXIST) return usage_error("{}: another file of this name appeared meanwhile; it was kept", path_);
     return write_error(path_, "write", reason);
   }
-  const auto folder = std::filesystem::path(path_).parent_path();
-  const int dir = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int dir = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (dir >= 0) {
     ::fsync(dir);
     ::close(dir);

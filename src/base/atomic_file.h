@@ -13,12 +13,18 @@ namespace knapsack {
 // What commit() does where another file has appeared under the name.
 enum class Existing : std::uint8_t { replaced, kept };
 
+// How a file lies in its folder until commit(): without a name, so that nothing is left of it however its process ends,
+// or, where the file system or the machine has no such files, as PATH.tmp-PID-N (its name cut where it would be too
+// long).
+enum class Aside : std::uint8_t { nameless, named };
+
 class AtomicFile {
  public:
-  // Creates PATH.tmp-PID-N (its name cut where it would be too long) beside `path`. Until commit(), `path` itself is
-  // untouched; the destructor removes the rest. A symbolic link is followed; a device or pipe (/dev/null) is written
-  // straight, since a rename would replace it.
-  static Result<AtomicFile> create(const std::string& path, Existing existing = Existing::replaced);
+  // Until commit(), `path` itself is untouched; the destructor removes the rest. A symbolic link is followed; a device
+  // or pipe (/dev/null) is written straight, since a rename would replace it. aside: named is for tests, and what
+  // nameless falls back to.
+  static Result<AtomicFile> create(const std::string& path, Existing existing = Existing::replaced,
+                                   Aside aside = Aside::nameless);
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile();
@@ -29,15 +35,16 @@ class AtomicFile {
   // fsync, rename, fsync of the folder. Of several that write one name with Existing::kept, one succeeds.
   Result<void> commit();
 
-  // Removes what is neither committed nor destroyed yet: for a process about to end by a signal. Any thread; takes no
-  // memory.
+  // Removes what has a name and is neither committed nor destroyed yet: for a process about to end by a signal. Any
+  // thread; takes no memory.
   static void remove_unfinished();
 
  private:
   AtomicFile(std::string path, std::string temporary, int fd, Existing existing);
   std::string path_;
-  std::string temporary_;
+  std::string temporary_;  // empty: it has no name of its own
   int fd_;
+  bool straight_ = false;
   std::size_t written_ = 0;
   Existing existing_;
 };

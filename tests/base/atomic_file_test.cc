@@ -19,10 +19,20 @@ std::size_t entries(const TempDir& dir) {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(dir.path()), {}));
 }
 
-TEST(AtomicFile, AppearsWhole) {
+// What lies in its folder without a name until it is there, and where that is not to be had under another name.
+class AtomicFileAside : public ::testing::TestWithParam<Aside> {
+ protected:
+  static Result<AtomicFile> create(const std::string& path, Existing existing = Existing::replaced) {
+    return AtomicFile::create(path, existing, GetParam());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(All, AtomicFileAside, ::testing::Values(Aside::nameless, Aside::named),
+                         [](const auto& each) { return each.param == Aside::named ? "Named" : "Nameless"; });
+
+TEST_P(AtomicFileAside, AppearsWhole) {
   const TempDir dir;
   const std::string path = dir.file("out");
-  auto file = AtomicFile::create(path);
+  auto file = create(path);
   ASSERT_TRUE(file.has_value());
   ASSERT_TRUE(file->write("abc").has_value());
   ASSERT_TRUE(file->write(std::string(100'000, 'x')).has_value());
@@ -36,38 +46,38 @@ TEST(AtomicFile, AppearsWhole) {
   EXPECT_EQ(status.st_mode & 0600U, 0600U);
 }
 
-TEST(AtomicFile, TheOldFileStaysUntilCommit) {
+TEST_P(AtomicFileAside, TheOldFileStaysUntilCommit) {
   const TempDir dir;
   const std::string path = dir.file("out");
   write_file(path, "old");
   {
-    auto file = AtomicFile::create(path);
+    auto file = create(path);
     ASSERT_TRUE(file.has_value());
     ASSERT_TRUE(file->write("new").has_value());
     EXPECT_EQ(read_file(path), "old");
   }
   EXPECT_EQ(read_file(path), "old");
   EXPECT_EQ(entries(dir), 1U);
-  auto file = AtomicFile::create(path);
+  auto file = create(path);
   ASSERT_TRUE(file->write("new").has_value());
   ASSERT_TRUE(file->commit().has_value());
   EXPECT_EQ(read_file(path), "new");
   EXPECT_EQ(entries(dir), 1U);
 }
 
-TEST(AtomicFile, MovedFromOwnsNothing) {
+TEST_P(AtomicFileAside, MovedFromOwnsNothing) {
   const TempDir dir;
-  auto file = AtomicFile::create(dir.file("out"));
+  auto file = create(dir.file("out"));
   AtomicFile moved = std::move(*file);
   ASSERT_TRUE(moved.write("x").has_value());
   ASSERT_TRUE(moved.commit().has_value());
   EXPECT_EQ(read_file(dir.file("out")), "x");
 }
 
-TEST(AtomicFile, TwoAtOnceDoNotMeet) {
+TEST_P(AtomicFileAside, TwoAtOnceDoNotMeet) {
   const TempDir dir;
-  auto one = AtomicFile::create(dir.file("out"));
-  auto two = AtomicFile::create(dir.file("out"));
+  auto one = create(dir.file("out"));
+  auto two = create(dir.file("out"));
   ASSERT_TRUE(one.has_value() && two.has_value());
   ASSERT_TRUE(one->write("1").has_value());
   ASSERT_TRUE(two->write("2").has_value());
@@ -77,10 +87,10 @@ TEST(AtomicFile, TwoAtOnceDoNotMeet) {
   EXPECT_EQ(entries(dir), 1U);
 }
 
-TEST(AtomicFile, OfTwoThatMayNotReplaceOneSucceeds) {
+TEST_P(AtomicFileAside, OfTwoThatMayNotReplaceOneSucceeds) {
   const TempDir dir;
-  auto one = AtomicFile::create(dir.file("out"), Existing::kept);
-  auto two = AtomicFile::create(dir.file("out"), Existing::kept);
+  auto one = create(dir.file("out"), Existing::kept);
+  auto two = create(dir.file("out"), Existing::kept);
   ASSERT_TRUE(one.has_value() && two.has_value());
   ASSERT_TRUE(one->write("1").has_value());
   ASSERT_TRUE(two->write("2").has_value());
@@ -93,48 +103,48 @@ TEST(AtomicFile, OfTwoThatMayNotReplaceOneSucceeds) {
   EXPECT_EQ(entries(dir), 1U);
 }
 
-TEST(AtomicFile, WhatAKilledProcessLeftIsNotInTheWay) {
+TEST_P(AtomicFileAside, WhatAKilledProcessLeftIsNotInTheWay) {
   const TempDir dir;
   // In a container every process may have the same id. The serial numbers to come are not known here: take many.
   for (int i = 0; i < 200; ++i)
     write_file(dir.file("out.tmp-" + std::to_string(getpid()) + "-" + std::to_string(i)), "");
-  auto file = AtomicFile::create(dir.file("out"));
+  auto file = create(dir.file("out"));
   ASSERT_TRUE(file.has_value()) << file.error().message;
   ASSERT_TRUE(file->write("x").has_value());
   ASSERT_TRUE(file->commit().has_value());
   EXPECT_EQ(read_file(dir.file("out")), "x");
 }
 
-TEST(AtomicFile, ANameMayBeAsLongAsAFolderTakes) {
+TEST_P(AtomicFileAside, ANameMayBeAsLongAsAFolderTakes) {
   const TempDir dir;
   std::string name(240, 'n');
   for (int i = 0; i < 5; ++i) name += "\xe4\xb8\xad";  // 255 bytes: the cut falls among these
   for (const std::string& path : {dir.file(name), dir.file(name.substr(0, 252))}) {
-    auto file = AtomicFile::create(path);
+    auto file = create(path);
     ASSERT_TRUE(file.has_value()) << file.error().message;
     ASSERT_TRUE(file->write("x").has_value());
     ASSERT_TRUE(file->commit().has_value());
     EXPECT_EQ(read_file(path), "x");
   }
   EXPECT_EQ(entries(dir), 2U);
-  const auto longer = AtomicFile::create(dir.file(name + "x"));
+  const auto longer = create(dir.file(name + "x"));
   ASSERT_FALSE(longer.has_value());
   EXPECT_EQ(longer.error().code, Code::usage);
 }
 
-TEST(AtomicFile, NoFolder) {
+TEST_P(AtomicFileAside, NoFolder) {
   const TempDir dir;
-  const auto file = AtomicFile::create(dir.file("absent/out"));
+  const auto file = create(dir.file("absent/out"));
   ASSERT_FALSE(file.has_value());
   EXPECT_EQ(file.error().code, Code::usage);
   EXPECT_NE(file.error().message.find("absent/out: cannot create: No such file"), std::string::npos);
 }
 
-TEST(AtomicFile, ReadOnlyFolder) {
+TEST_P(AtomicFileAside, ReadOnlyFolder) {
   if (geteuid() == 0) GTEST_SKIP() << "root writes everywhere";
   const TempDir dir;
   ASSERT_EQ(chmod(dir.path().c_str(), 0500), 0);
-  const auto file = AtomicFile::create(dir.file("out"));
+  const auto file = create(dir.file("out"));
   ASSERT_EQ(chmod(dir.path().c_str(), 0700), 0);
   ASSERT_FALSE(file.has_value());
   EXPECT_NE(file.error().message.find("Permission denied"), std::string::npos);
@@ -170,18 +180,45 @@ TEST(AtomicFile, DevicesAndPipesAreWrittenTo) {
   EXPECT_EQ(entries(dir), 1U);
 }
 
-TEST(AtomicFile, ALinkStaysALink) {
+TEST_P(AtomicFileAside, ALinkStaysALink) {
   const TempDir dir;
   write_file(dir.file("target"), "old");
   std::filesystem::create_symlink("target", dir.file("link"));
-  auto file = AtomicFile::create(dir.file("link"));
+  auto file = create(dir.file("link"));
   ASSERT_TRUE(file->write("new").has_value());
   ASSERT_TRUE(file->commit().has_value());
   EXPECT_TRUE(std::filesystem::is_symlink(dir.file("link")));
   EXPECT_EQ(read_file(dir.file("target")), "new");
 }
 
-TEST(AtomicFile, AFullDiskIsAnErrorAndLeavesNothing) {
+TEST_P(AtomicFileAside, LinksInACircle) {
+  const TempDir dir;
+  std::filesystem::create_symlink("circle", dir.file("circle"));
+  const auto file = create(dir.file("circle"));
+  ASSERT_FALSE(file.has_value());
+  EXPECT_EQ(file.error().code, Code::usage);
+  EXPECT_NE(file.error().message.find("circle: cannot create: Too many levels"), std::string::npos)
+      << file.error().message;
+}
+
+TEST(AtomicFile, AKilledProcessLeavesNothing) {
+  const TempDir dir;
+  const int nameless = open(dir.path().c_str(), O_WRONLY | O_TMPFILE, 0600);
+  if (nameless < 0) GTEST_SKIP() << "files without a name are not to be had here";
+  close(nameless);
+  const pid_t child = fork();
+  if (child == 0) {
+    auto file = AtomicFile::create(dir.file("out"));
+    if (file && file->write("half").has_value()) raise(SIGKILL);
+    _exit(1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(entries(dir), 0U);
+}
+
+TEST_P(AtomicFileAside, AFullDiskIsAnErrorAndLeavesNothing) {
   const TempDir dir;
   const std::string path = dir.file("out");
   // A limit on the size of files stands in for the disk. In a child, since it cannot be raised again.
@@ -190,7 +227,7 @@ TEST(AtomicFile, AFullDiskIsAnErrorAndLeavesNothing) {
     const rlimit limit{4096, 4096};
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &limit);
-    auto file = AtomicFile::create(path);
+    auto file = create(path);
     const bool refused = file && !file->write(std::string(10'000, 'x')).has_value();
     if (file) {
       const AtomicFile gone = std::move(*file);

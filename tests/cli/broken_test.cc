@@ -260,7 +260,8 @@ TEST(Limits, ProcessorTimeThatIsUsedUpLeavesNothing) {
   const auto result =
       shell("\"$KNAPSACK\" logits '" + talker +
                 "' --ids-file <(for i in $(seq 30000); do echo 1; done) -q -o out & job=$!; "
-                "for i in $(seq 1000); do [ -n \"$(ls)\" ] && break; sleep 0.01; done; kill -XCPU $job; wait $job",
+                "for i in $(seq 1000); do ls -l /proc/$job/fd | grep -q \"$PWD/\" && break; sleep 0.01; done; "
+                "kill -XCPU $job; wait $job",
             folder);
   EXPECT_EQ(result.exit_code, 128 + SIGXCPU) << result.err;
   EXPECT_EQ(entries(folder.path()), 0U);
