@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,6 +56,11 @@ std::size_t memory_limit(const std::string& root) {
       std::size_t bytes = 0;
       if (file >> bytes) limit = std::min(limit, bytes);  // "max" does not read as a number
     }
+  }
+  for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
+    rlimit own{};
+    if (::getrlimit(resource, &own) == 0 && own.rlim_cur != RLIM_INFINITY)
+      limit = std::min(limit, static_cast<std::size_t>(own.rlim_cur));
   }
   return limit;
 }

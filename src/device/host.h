@@ -25,7 +25,7 @@ struct Host {
   int usable_cores = 1;                 // of these, what this process may use: affinity and cgroup quota
   std::optional<double> cpu_quota{};    // processors' worth of time
   std::int64_t memory_bytes = 0;
-  std::int64_t memory_limit_bytes = 0;  // the cgroup's where that is lower
+  std::int64_t memory_limit_bytes = 0;  // the cgroup's or the process's where that is lower
   std::vector<Cache> caches{};          // of the first processor, innermost first
 
   [[nodiscard]] bool has(std::string_view feature) const;

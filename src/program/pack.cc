@@ -5,12 +5,24 @@
 #include <numeric>
 
 #include "base/cpus.h"
-#include "base/huge_memory.h"
 #include "base/limits.h"
 #include "base/mmap.h"
 #include "base/numa.h"
 
 namespace knapsack {
+namespace {
+
+// Null where there is not so much.
+std::shared_ptr<std::byte[]> ask(const MemorySource& memory, std::int64_t bytes) {
+  if (bytes == 0) return nullptr;
+  try {
+    return memory(static_cast<std::size_t>(bytes));
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+}  // namespace
 
 std::vector<const Weight*> packable(const Program& program) {
   std::vector<const Weight*> found;
@@ -34,22 +46,34 @@ std::int64_t memory_for_weights(const KvCache& kv) {
 }
 
 Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, const PackedTable& table, ThreadPool& pool,
-                                                    std::int64_t most) {
+                                                    std::int64_t most, const MemorySource& memory) {
   auto packed = std::make_unique<PackedWeights>();
   std::vector<const Weight*> weights = packable(program);
-  const auto sum = [](std::int64_t bytes, const Weight* w) { return bytes + packed_bytes(*w); };
-  if (std::accumulate(weights.begin(), weights.end(), std::int64_t{0}, sum) > most) {
+  const auto bytes = [&] {
+    return std::accumulate(weights.begin(), weights.end(), std::int64_t{0},
+                           [](std::int64_t sum, const Weight* w) { return sum + packed_bytes(*w); });
+  };
+  const auto leave_experts = [&] {
     const auto experts =
         std::stable_partition(weights.begin(), weights.end(), [](const Weight* w) { return w->shape.size() < 3; });
     std::for_each(experts, weights.end(), [&](const Weight* w) { packed->leave(w); });
     weights.erase(experts, weights.end());
+  };
+  if (bytes() > most) leave_experts();
+  // All in one piece: most matrices are smaller than a huge page or end within one.
+  std::shared_ptr<std::byte[]> all = ask(memory, bytes());
+  if (all == nullptr && packed->left().empty()) {  // `most` knows nothing of what this process has taken already
+    leave_experts();
+    all = ask(memory, bytes());
   }
-  const std::int64_t bytes = std::accumulate(weights.begin(), weights.end(), std::int64_t{0}, sum);
-  if (bytes == 0) return packed;
+  if (weights.empty()) return packed;
+  const auto refused = [&] {
+    return out_of_resource("{} MiB for the repacked weights are not to be had; --exact does without them",
+                           (bytes() >> 20) + 1);
+  };
+  if (all == nullptr) return refused();
   try {
-    // All in one piece: most matrices are smaller than a huge page or end within one.
-    const std::shared_ptr<std::byte[]> all = huge_memory(static_cast<std::size_t>(bytes));
-    interleave({all.get(), static_cast<std::size_t>(bytes)}, memory_nodes(allowed_cpus()));
+    interleave({all.get(), static_cast<std::size_t>(bytes())}, memory_nodes(allowed_cpus()));
     std::byte* next = all.get();
     for (const Weight* w : weights) {
       const std::size_t dimensions = w->shape.size();
@@ -69,7 +93,7 @@ Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, cons
         release_pages({w->slab(i), static_cast<std::size_t>(rows * w->row_size())});
     }
   } catch (const std::bad_alloc&) {
-    return out_of_resource("{} MiB for the repacked weights are not to be had", bytes >> 20);
+    return refused();
   }
   return packed;
 }

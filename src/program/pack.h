@@ -1,9 +1,11 @@
 // The weights of a program's products, repacked for integer products (kernels/packed.h).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
+#include "base/huge_memory.h"
 #include "base/result.h"
 #include "kernels/packed.h"
 #include "program/kv_cache.h"
@@ -11,15 +13,19 @@
 
 namespace knapsack {
 
+// Bytes of memory; std::bad_alloc where there are not so many.
+using MemorySource = std::function<std::shared_ptr<std::byte[]>(std::size_t)>;
+
 // Every weight that a linear or moe op of the program multiplies with and whose format has levels, each once; not those
 // of GPTQ and AWQ checkpoints.
 std::vector<const Weight*> packable(const Program& program);
-// What this machine (or the cgroup) has for packed weights beside the KV cache and 256 MiB for all else.
+// What this machine (or the cgroup, or a ulimit) has for packed weights beside the KV cache and 256 MiB for all else.
 std::int64_t memory_for_weights(const KvCache& kv);
 // Those matrices packed; the mapped file's pages they were read from are let go. The others stay as they are and are
-// multiplied as floats. most: bytes that all packed forms may take together; where they would take more, experts are
-// left in the file (PackedWeights::left), of which only those that are chosen are read. A failure is out of memory.
+// multiplied as floats. most: bytes that all packed forms may take together; where they would take more, or
+// `memory` has not so much, experts are left in the file (PackedWeights::left), of which only those that are chosen are
+// read. A failure is out of memory.
 Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, const PackedTable& table, ThreadPool& pool,
-                                                    std::int64_t most);
+                                                    std::int64_t most, const MemorySource& memory = huge_memory);
 
 }  // namespace knapsack

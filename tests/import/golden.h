@@ -75,6 +75,7 @@ struct RunOptions {
   std::optional<DType> recode{};  // store the matrices of linear and moe ops so, where columns allow
   bool packed = false;            // integer products
   std::int64_t memory = std::numeric_limits<std::int64_t>::max();  // for packed weights
+  MemorySource source = huge_memory;
 };
 
 // The program with the matrices of its linear and moe ops encoded anew.
@@ -120,7 +121,8 @@ class Model {
     if (!valid) throw std::runtime_error(valid.error().message);
     program_ = lower(imported_.graph, {.max_tokens = chunk_, .max_selected = chunk_}).value();
     if (options.recode) program_ = recoded(*program_, *options.recode);
-    if (options.packed) packed_ = pack_weights(*program_, packed_table(options.isa), pool_, options.memory).value();
+    if (options.packed)
+      packed_ = pack_weights(*program_, packed_table(options.isa), pool_, options.memory, options.source).value();
     cache_ = std::make_unique<KvCache>(KvCache::create(program_->states, 1, ctx, DType::F32).value());
     executor_ = Executor::create(program_, *cache_, pool_, options.isa, packed_.get()).value();
   }

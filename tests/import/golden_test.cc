@@ -115,8 +115,11 @@ TEST_P(GoldenTest, IntegerProducts) {
 // Experts that memory has no room for stay where they are; all else is packed, and the model runs.
 TEST_P(GoldenTest, ExpertsStayInTheFileWhereMemoryIsShort) {
   const Golden golden = load_golden(GetParam());
-  const auto run = [&](bool packed, std::int64_t memory) {
-    Model model(golden.folder, length(golden.ids_a), {.recode = DType::Q8_0, .packed = packed, .memory = memory});
+  std::int64_t taken = 0;
+  const auto run = [&](bool packed, std::int64_t memory, const MemorySource& source = huge_memory) {
+    Model model(golden.folder, length(golden.ids_a),
+                {.recode = DType::Q8_0, .packed = packed, .memory = memory, .source = source});
+    taken = model.packed_bytes();
     const bool experts = model.imported().config.experts > 0;
     if (packed) {
       EXPECT_EQ(model.packs(Op::moe), !experts);
@@ -126,6 +129,12 @@ TEST_P(GoldenTest, ExpertsStayInTheFileWhereMemoryIsShort) {
   };
   const auto exact = run(false, 0);
   const auto short_of_memory = run(true, 1000);
+  // The same where the system refuses what the machine would have, as under `ulimit -v`.
+  const auto refused = run(true, std::numeric_limits<std::int64_t>::max(), [most = taken](std::size_t bytes) {
+    if (bytes > static_cast<std::size_t>(most)) throw std::bad_alloc();
+    return huge_memory(bytes);
+  });
+  EXPECT_EQ(refused, short_of_memory);
   double error = 0;
   double spread = 0;
   for (std::size_t i = 0; i < exact.size(); ++i) {
