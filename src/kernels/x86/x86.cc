@@ -2,7 +2,10 @@
 // it runs before the CPU is known.
 #include "kernels/x86/x86.h"
 
+#include <asm/prctl.h>
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 
@@ -36,6 +39,13 @@ bool runs_avx512() {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 bool runs_avx512vnni() { return runs_avx512() && __builtin_cpu_supports("avx512vnni"); }
+// The registers are large, and a process has them only after it has asked the system for them.
+bool runs_amx() {
+  constexpr unsigned both = 3U << 24;  // AMX-TILE and AMX-INT8
+  constexpr int tile_data = 18;        // the number of this part of a thread's state
+  return runs_avx512vnni() && (cpuid(7, 0).d & both) == both &&
+         ::syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, tile_data) == 0;
+}
 
 // What wider sets have nothing better for is AVX2's.
 template <const MatmulTable& (*matmul)(), const PackedTable& (*packed)(), KernelFn attention = avx2::attention>
@@ -66,6 +76,7 @@ std::span<const IsaKernels> native_isas() {
       kernels<avx2_matmul, avxvnni_packed>(Isa::avxvnni, runs_avxvnni),
       kernels<avx512_matmul, avx512_packed, avx512::attention>(Isa::avx512, runs_avx512),
       kernels<avx512_matmul, avx512vnni_packed, avx512::attention>(Isa::avx512vnni, runs_avx512vnni),
+      kernels<avx512_matmul, amx_packed, avx512::attention>(Isa::amx, runs_amx),
   };
   return list;
 }

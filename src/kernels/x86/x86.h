@@ -16,5 +16,6 @@ const PackedTable& avx2_packed();
 const PackedTable& avxvnni_packed();     // 256 bits
 const PackedTable& avx512_packed();      // F, BW, DQ, VL
 const PackedTable& avx512vnni_packed();  // and VNNI
+const PackedTable& amx_packed();         // all of these, and AMX-TILE and AMX-INT8
 
 }  // namespace knapsack
