@@ -16,12 +16,13 @@ constexpr int candidates = 24;              // earlier places that are compared,
 constexpr double least_gain = 1.04;
 // A measurement counts a quarter; one beyond these bounds (the system ran something else) counts as the bound.
 constexpr double weight = 0.25;
+constexpr double first_weight = 0.5;  // of a first one, against what was expected
 constexpr double bound = 1.6;
 // How counts fade: with each judgement, so that the last few matter, and with each step, so that a source that failed
 // is tried again after a few hundred tokens. No success, however long, counts for more than so many tokens.
 constexpr double fade_judged = 0.85;
 constexpr double fade_step = 0.998;
-constexpr double most_right = 12;
+constexpr double most_right = 20;
 // What a step of several rows was seen to cost is doubted, too, while none is made.
 constexpr double fade_cost = 0.999;
 // What each source is taken to do before anything is known, and for how many observations that counts.
@@ -38,11 +39,11 @@ DraftSource source_of(std::int64_t match) {
   return match == 3 ? DraftSource::repeat_3 : DraftSource::repeat_2;
 }
 
-void blend(double& estimate, double sample) {
+void blend(double& estimate, double sample, double share = weight) {
   if (estimate == 0) {
     estimate = sample;
   } else {
-    estimate += weight * (std::clamp(sample, estimate / bound, estimate * bound) - estimate);
+    estimate += share * (std::clamp(sample, estimate / bound, estimate * bound) - estimate);
   }
 }
 
@@ -100,7 +101,12 @@ void DraftPace::stepped(std::int64_t rows, double ms) {
     for (double& cost : cost_)
       if (cost > 1) cost = 1 + (cost - 1) * fade_cost;
   } else if (step_ms_ > 0) {
-    blend(cost_[static_cast<std::size_t>(rows)], std::max(1.0, ms / step_ms_));
+    // The first measurement is weighed against what was expected: alone, one step that the system disturbed would end
+    // all guessing, since its price would not be measured again.
+    double& known = cost_[static_cast<std::size_t>(rows)];
+    const bool first = known == 0;
+    if (first) known = cost(rows);
+    blend(known, std::max(1.0, ms / step_ms_), first ? first_weight : weight);
   }
 }
 

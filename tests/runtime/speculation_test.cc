@@ -283,7 +283,7 @@ TEST(DraftPace, MindsWhatRowsAndGuessesCost) {
   EXPECT_EQ(pace.choose(DraftSource::model, 15, 9).length, 0);
   // A computer where two rows take twice as long as one.
   for (std::int64_t rows = 2; rows <= 16; ++rows)
-    for (int i = 0; i < 3; ++i) pace.stepped(rows, 10.0 * static_cast<double>(rows));
+    for (int i = 0; i < 6; ++i) pace.stepped(rows, 10.0 * static_cast<double>(rows));
   for (std::size_t i = 0; i < draft_sources; ++i)
     EXPECT_EQ(pace.choose(static_cast<DraftSource>(i), 15).length, 0) << i;
   // One measurement that the system disturbed does not decide.
@@ -294,6 +294,12 @@ TEST(DraftPace, MindsWhatRowsAndGuessesCost) {
   steady.stepped(5, 500);
   EXPECT_EQ(steady.choose(DraftSource::repeat_6, 4).length, before);
   EXPECT_GT(before, 0);
+  // Not even where it is the first of its rows.
+  DraftPace young(16);
+  young.stepped(1, 10);
+  const auto hoped = young.choose(DraftSource::repeat_16, 15).length;
+  young.stepped(1 + hoped, 500);
+  EXPECT_GT(young.choose(DraftSource::repeat_16, 15).length, 0);
 }
 
 TEST(RepeatFinder, FindsTheLongestAndLatest) {
