@@ -125,6 +125,31 @@ TEST(MatmulOfAnIsa, EveryFormatIsCloseToScalarAndTheSameForAnyTokensAndThreads) 
   }
 }
 
+// One column at a time is the weight itself, decoded in registers (one token) and through a panel (all of them).
+TEST(MatmulOfAnIsa, WeightsAreDecodedToTheBit) {
+  for (const auto& [name, table] : fast_tables()) {
+    SCOPED_TRACE(name);
+    for (const FormatInfo& f : all_formats()) {
+      SCOPED_TRACE(f.name);
+      constexpr std::int64_t rows = 5;
+      constexpr std::int64_t cols = 256;
+      const testing::RandomMatrix w(f.dtype, rows, cols, 17);
+      std::vector<float> x(cols * cols, 0.0F);
+      for (std::int64_t c = 0; c < cols; ++c) x[static_cast<std::size_t>(c * cols + c)] = 1.0F;
+      const MatmulJob job{.x_stride = cols, .dtype = f.dtype, .w = w.data(), .rows = rows, .cols = cols};
+      ThreadPool one(1);
+      const auto all = product(*table, job, x, 0, cols, one);
+      for (std::int64_t c = 0; c < cols; ++c) {
+        const auto single = product(*table, job, x, c, 1, one);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          ASSERT_EQ(single[static_cast<std::size_t>(r)], w.value(r, c)) << "row " << r << " column " << c;
+          ASSERT_EQ(all[static_cast<std::size_t>(c * rows + r)], w.value(r, c)) << "row " << r << " column " << c;
+        }
+      }
+    }
+  }
+}
+
 TEST(MatmulOfAnIsa, ColumnsBeyondTheEndAreNotRead) {
   for (const auto& [name, table] : fast_tables()) {
     SCOPED_TRACE(name);

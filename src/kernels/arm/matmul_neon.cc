@@ -1,12 +1,12 @@
 // The NEON pieces of matmul(): see matmul.h for the sums they make.
-// Floats, halves and bfloats for one to three tokens: multiplied as they are loaded, four rows side by side. Everything
-// else: a panel of rows is decoded to L1, up to 640 columns at a time, and multiplied with all tokens in tiles of 4
-// rows x 3 tokens. Blocks are decoded by FormatInfo::decode: matrices of such formats go through packed.h where speed
-// counts.
+// One token (of formats without blocks up to three): weights are decoded in registers and multiplied at once, four rows
+// side by side. More tokens: a panel of rows is decoded to L1, up to 640 columns at a time, and multiplied with all
+// tokens in tiles of 4 rows x 3 tokens.
 #include <algorithm>
 #include <array>
 
 #include "kernels/arm/arm.h"
+#include "kernels/arm/decode_neon.h"
 #include "kernels/arm/tile_neon.h"
 
 namespace knapsack {
@@ -59,51 +59,139 @@ KNAP_INLINE void dot_rows(const MatmulJob& job, std::int64_t row) {
   for (int t = 0; t < T; ++t) finish(job, t, row, R, lane_sums(sum[0][t], sum[1][t], sum[2][t], sum[3][t]));
 }
 
-template <class L, int T>
+// The same for formats in blocks and one token: of more, their sums and the weights would not fit the registers.
+template <class D, int R>
+KNAP_INLINE void dot_blocks(const MatmulJob& job, std::int64_t row) {
+  const std::int64_t stride = job.cols / D::block * D::bytes;
+  const std::byte* p = job.w + row * stride;
+  F8 sum[4] = {all8(0), all8(0), all8(0), all8(0)};
+  for (std::int64_t c = 0; c < job.cols; c += D::block, p += D::bytes) {
+    typename D::State state[R];
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) state[r] = D::open(p + r * stride);
+    for (int g = 0; g < D::block / 32; ++g) {
+      const float* x = job.x + c + std::ptrdiff_t{32} * g;
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        F8 w[4];
+        D::group(p + r * stride, state[r], g, w);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) sum[r] = fused(w[i], load8(x + 8 * i), sum[r]);
+      }
+    }
+  }
+  finish(job, 0, row, R, lane_sums(sum[0], sum[1], sum[2], sum[3]));
+}
+
+template <class D, int R, int T>
+KNAP_INLINE void dot_any(const MatmulJob& job, std::int64_t row) {
+  if constexpr (requires { D::block; }) {
+    dot_blocks<D, R>(job, row);
+  } else {
+    dot_rows<D, R, T>(job, row);
+  }
+}
+
+template <class D, int T>
 void dot_range(const MatmulJob& job, std::int64_t begin, std::int64_t end) {
   std::int64_t row = begin;
-  for (; row + tile_rows <= end; row += tile_rows) dot_rows<L, tile_rows, T>(job, row);
-  for (; row < end; ++row) dot_rows<L, 1, T>(job, row);
+  for (; row + tile_rows <= end; row += tile_rows) dot_any<D, tile_rows, T>(job, row);
+  for (; row < end; ++row) dot_any<D, 1, T>(job, row);
 }
 
-// `count` columns from p on, and zeros up to a multiple of 8.
-template <class L>
-void widen(const std::byte* p, std::int64_t count, float* out) {
-  std::int64_t c = 0;
-  for (; c + 8 <= count; c += 8) store8(out + c, L::eight(p + c * L::bytes));
-  if (c < count) store8(out + c, last_of<L>(p + c * L::bytes, count - c));
+// `count` weights from p on, whole blocks or the end of a row, and zeros up to a multiple of 8.
+template <class D>
+void decode(const std::byte* p, std::int64_t count, float* out) {
+  if constexpr (requires { D::block; }) {
+    for (; count > 0; count -= D::block, p += D::bytes, out += D::block) {
+      const typename D::State state = D::open(p);
+      for (int g = 0; g < D::block / 32; ++g) {
+        F8 w[4];
+        D::group(p, state, g, w);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) store8(out + 32 * g + 8 * i, w[i]);
+      }
+    }
+  } else {
+    std::int64_t c = 0;
+    for (; c + 8 <= count; c += 8) store8(out + c, D::eight(p + c * D::bytes));
+    if (c < count) store8(out + c, last_of<D>(p + c * D::bytes, count - c));
+  }
 }
 
+using DecodeFn = void (*)(const std::byte* p, std::int64_t count, float* out);
 using DotFn = void (*)(const MatmulJob& job, std::int64_t begin, std::int64_t end);
 
 struct Format {
-  void (*widen)(const std::byte* p, std::int64_t count, float* out) = nullptr;  // null: FormatInfo::decode
-  std::array<DotFn, tile_vectors> dot{};                                        // by tokens - 1
+  DecodeFn decode = nullptr;              // null: FormatInfo::decode
+  std::array<DotFn, tile_vectors> dot{};  // by tokens - 1; null: through a decoded panel
 };
 
-template <class L>
-constexpr Format plain() {
-  return {widen<L>, {dot_range<L, 1>, dot_range<L, 2>, dot_range<L, 3>}};
+template <class D>
+constexpr Format vectorized() {
+  if constexpr (requires { D::block; }) return {decode<D>, {dot_range<D, 1>}};
+  return {decode<D>, {dot_range<D, 1>, dot_range<D, 2>, dot_range<D, 3>}};
 }
 
-Format format_of(DType dtype) {
+constexpr Format format_of(DType dtype) {
   switch (dtype) {
     case DType::F32:
-      return plain<LoadF32>();
+      return vectorized<LoadF32>();
     case DType::F16:
-      return plain<LoadF16>();
+      return vectorized<LoadF16>();
     case DType::BF16:
-      return plain<LoadBF16>();
+      return vectorized<LoadBF16>();
+    case DType::F8_E4M3:
+      return vectorized<LoadF8_E4M3>();
+    case DType::F8_B32:
+      return vectorized<DecodeF8_B32>();
+    case DType::Q4_0:
+      return vectorized<DecodeQ4_0>();
+    case DType::Q4_1:
+      return vectorized<DecodeQ4_1>();
+    case DType::Q5_0:
+      return vectorized<DecodeQ5_0>();
+    case DType::Q5_1:
+      return vectorized<DecodeQ5_1>();
+    case DType::Q8_0:
+      return vectorized<DecodeQ8_0>();
+    case DType::Q2_K:
+      return vectorized<DecodeQ2_K>();
+    case DType::Q3_K:
+      return vectorized<DecodeQ3_K>();
+    case DType::Q4_K:
+      return vectorized<DecodeQ4_K>();
+    case DType::Q5_K:
+      return vectorized<DecodeQ5_K>();
+    case DType::Q6_K:
+      return vectorized<DecodeQ6_K>();
+    case DType::IQ4_NL:
+      return vectorized<DecodeIQ4_NL>();
+    case DType::IQ4_XS:
+      return vectorized<DecodeIQ4_XS>();
+    case DType::MXFP4:
+      return vectorized<DecodeMXFP4>();
+    case DType::G4:
+      return vectorized<DecodeG4>();
+    case DType::G8:
+      return vectorized<DecodeG8>();
     default:
       return {};
   }
 }
 
+constexpr auto format_table = std::to_array<Format>({
+#define KNAP_FORMAT(id, ggml, block, bytes) format_of(DType::id),
+#include "tensor/formats.inc"
+#undef KNAP_FORMAT
+});
+
 // Columns [col, col + count) of a row; out is filled up with zeros to a multiple of 8.
 void decode_piece(const MatmulJob& job, std::int64_t row, std::int64_t col, std::int64_t count, float* out) {
   const FormatInfo& f = format(job.dtype);
   const std::byte* p = job.w + row * row_bytes(job.dtype, job.cols) + col / f.block * f.block_bytes;
-  if (const auto fast = format_of(job.dtype).widen; fast != nullptr) return fast(p, count, out);
+  if (const DecodeFn fast = format_table[static_cast<std::size_t>(job.dtype)].decode; fast != nullptr)
+    return fast(p, count, out);
   f.decode(p, out, count / f.block);
   for (; count % 8 != 0; ++count) out[count] = 0;
 }
@@ -154,7 +242,7 @@ void multiply_panel(const MatmulJob& job, std::int64_t row, std::int64_t rows, s
 
 void neon_rows(const MatmulJob& job, std::int64_t begin, std::int64_t end, std::span<float> scratch) {
   if (job.tokens <= tile_vectors) {
-    const DotFn dot = format_of(job.dtype).dot[static_cast<std::size_t>(job.tokens - 1)];
+    const DotFn dot = format_table[static_cast<std::size_t>(job.dtype)].dot[static_cast<std::size_t>(job.tokens - 1)];
     if (dot != nullptr) return dot(job, begin, end);
   }
   float* panel = scratch.data();

@@ -72,7 +72,10 @@ KNAP_INLINE F8 signed_bytes(const std::byte* p) {
   return {vcvtq_f32_s32(vmovl_s16(vget_low_s16(codes))), vcvtq_f32_s32(vmovl_high_s16(codes))};
 }
 // The f16 at p in every lane.
-KNAP_INLINE F8 all_half(const std::byte* p) { return all8(half_to_float(load_unaligned<std::uint16_t>(p))); }
+KNAP_INLINE F8 all_half(const std::byte* p) {
+  const float32x4_t four = vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(load_unaligned<std::uint16_t>(p))));
+  return {four, four};
+}
 
 KNAP_INLINE F8 load_halves(const std::byte* p) {
   const uint16x8_t halves = vld1q_u16(reinterpret_cast<const std::uint16_t*>(p));
