@@ -1,6 +1,7 @@
 #include "base/huge_memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <new>
@@ -8,7 +9,7 @@
 namespace knapsack {
 
 std::shared_ptr<std::byte[]> huge_memory(std::size_t bytes) {
-  constexpr std::size_t page = 4096;
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));  // 16 or 64 KiB on some of ARM's systems
   constexpr std::size_t huge = std::size_t{2} << 20;
   // A mapping begins at any small page: more is asked for, and what lies before the first huge page's border and after
   // the end is given back. The end stays where it is, so that no huge page holds more than was asked for.

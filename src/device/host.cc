@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <utility>
 
 #include "base/limits.h"
 
@@ -20,6 +21,24 @@ constexpr std::array told_features{"avx",      "avx2",     "fma",         "f16c"
                                    "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16",
                                    "asimd",    "asimdhp",  "asimddp",     "i8mm",        "bf16",     "sve",
                                    "sve2",     "svei8mm",  "sme"};
+
+// "CPU implementer" and "CPU part" of ARM's /proc/cpuinfo, from the manuals of the cores (MIDR_EL1).
+struct ArmCore {
+  std::string_view implementer, part, name;
+};
+constexpr auto arm_cores = std::to_array<ArmCore>({
+    {"0x41", "0xd03", "Cortex-A53"},  {"0x41", "0xd04", "Cortex-A35"},   {"0x41", "0xd05", "Cortex-A55"},
+    {"0x41", "0xd07", "Cortex-A57"},  {"0x41", "0xd08", "Cortex-A72"},   {"0x41", "0xd09", "Cortex-A73"},
+    {"0x41", "0xd0a", "Cortex-A75"},  {"0x41", "0xd0b", "Cortex-A76"},   {"0x41", "0xd0c", "Neoverse-N1"},
+    {"0x41", "0xd0d", "Cortex-A77"},  {"0x41", "0xd0e", "Cortex-A76AE"}, {"0x41", "0xd40", "Neoverse-V1"},
+    {"0x41", "0xd41", "Cortex-A78"},  {"0x41", "0xd42", "Cortex-A78AE"}, {"0x41", "0xd44", "Cortex-X1"},
+    {"0x41", "0xd46", "Cortex-A510"}, {"0x41", "0xd47", "Cortex-A710"},  {"0x41", "0xd48", "Cortex-X2"},
+    {"0x41", "0xd49", "Neoverse-N2"}, {"0x41", "0xd4b", "Cortex-A78C"},  {"0x41", "0xd4c", "Cortex-X1C"},
+    {"0x41", "0xd4d", "Cortex-A715"}, {"0x41", "0xd4e", "Cortex-X3"},    {"0x41", "0xd4f", "Neoverse-V2"},
+    {"0x41", "0xd80", "Cortex-A520"}, {"0x41", "0xd81", "Cortex-A720"},  {"0x41", "0xd82", "Cortex-X4"},
+    {"0x41", "0xd84", "Neoverse-V3"}, {"0x41", "0xd85", "Cortex-X925"},  {"0x41", "0xd87", "Cortex-A725"},
+    {"0x41", "0xd8e", "Neoverse-N3"}, {"0x51", "0x001", "Oryon"},
+});
 
 std::string file_text(const std::string& path) {
   std::ifstream file(path);
@@ -74,6 +93,27 @@ std::string cpuinfo_value(std::string_view cpuinfo, std::string_view key) {
   return {};
 }
 
+std::string arm_processors(std::string_view cpuinfo) {
+  std::vector<std::pair<std::string, int>> found;
+  std::string implementer;
+  while (!cpuinfo.empty()) {
+    const std::string_view line = cpuinfo.substr(0, cpuinfo.find('\n'));
+    if (const std::string value = cpuinfo_value(line, "CPU implementer"); !value.empty()) implementer = value;
+    if (const std::string part = cpuinfo_value(line, "CPU part"); !part.empty()) {
+      const auto* const core = std::find_if(arm_cores.begin(), arm_cores.end(), [&](const ArmCore& known) {
+        return known.implementer == implementer && known.part == part;
+      });
+      const std::string name = core != arm_cores.end() ? std::string(core->name) : implementer + "-" + part;
+      if (found.empty() || found.back().first != name) found.emplace_back(name, 0);
+      ++found.back().second;
+    }
+    cpuinfo.remove_prefix(std::min(line.size() + 1, cpuinfo.size()));
+  }
+  std::string text;
+  for (const auto& [name, count] : found) text += (text.empty() ? "" : ", ") + std::to_string(count) + " x " + name;
+  return text;
+}
+
 std::int64_t size_of(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -106,6 +146,8 @@ Host read_host() {
   const std::string cpuinfo = file_text("/proc/cpuinfo");
   for (const char* key : {"model name", "Model", "Hardware"})
     if (host.cpu.empty()) host.cpu = cpuinfo_value(cpuinfo, key);
+  if (const std::string cores = arm_processors(cpuinfo); !cores.empty())
+    host.cpu = host.cpu.empty() ? cores : host.cpu + " (" + cores + ")";
   if (host.cpu.empty()) host.cpu = host.architecture;
 
   std::string flags = cpuinfo_value(cpuinfo, "flags");

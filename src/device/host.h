@@ -33,9 +33,10 @@ struct Host {
 
 Host read_host();
 
-// The parts of it, from text such as Linux gives: a value of /proc/cpuinfo ("model name"), a cache's size ("512K"), the
-// processors in a list ("0-3,8").
+// The parts of it, from text such as Linux gives: a value of /proc/cpuinfo ("model name"), what it says of ARM's cores
+// ("4 x Cortex-A55, 4 x Cortex-A78"; empty elsewhere), a cache's size ("512K"), the processors in a list ("0-3,8").
 std::string cpuinfo_value(std::string_view cpuinfo, std::string_view key);
+std::string arm_processors(std::string_view cpuinfo);
 std::int64_t size_of(std::string_view text);
 int processors_in(std::string_view list);
 

@@ -31,6 +31,19 @@ TEST(Host, LinesOfCpuinfo) {
   EXPECT_EQ(cpuinfo_value("", "flags"), "");
 }
 
+TEST(Host, ArmNamesItsCoresByNumber) {
+  const auto core = [](const std::string& implementer, const std::string& part) {
+    return "processor\t: 0\nFeatures\t: fp asimd asimddp\nCPU implementer\t: " + implementer +
+           "\nCPU architecture: 8\nCPU variant\t: 0x1\nCPU part\t: " + part + "\nCPU revision\t: 0\n\n";
+  };
+  const std::string a55 = core("0x41", "0xd05");
+  const std::string x1 = core("0x41", "0xd44");
+  EXPECT_EQ(arm_processors(a55 + a55 + core("0x41", "0xd41") + x1 + "Hardware\t: Some SoC\n"),
+            "2 x Cortex-A55, 1 x Cortex-A78, 1 x Cortex-X1");
+  EXPECT_EQ(arm_processors(core("0x99", "0xd05")), "1 x 0x99-0xd05");
+  EXPECT_EQ(arm_processors("processor\t: 0\nmodel name\t: Some CPU\n"), "");
+}
+
 TEST(Host, Sizes) {
   EXPECT_EQ(size_of("512K"), 512 << 10);
   EXPECT_EQ(size_of("32M"), 32 << 20);
