@@ -103,7 +103,8 @@ enum class Isa : std::uint8_t {
 std::string_view isa_name(Isa isa);
 std::optional<Isa> isa_from_name(std::string_view name);
 std::span<const Isa> supported_isas();  // what this CPU can run, slowest first
-// `wanted`, else KNAPSACK_ISA where it is set, else the fastest. A usage error unless this CPU can run it.
+// `wanted`, else KNAPSACK_ISA where it is set, else the fastest that computes as it should on this CPU: what is chosen
+// has been tried (self_check.h). A usage error unless this CPU can run it, `unsupported` where it computes wrongly.
 Result<Isa> choose_isa(std::optional<Isa> wanted = std::nullopt);
 
 class KernelTable {
