@@ -17,10 +17,10 @@ namespace knapsack {
 namespace {
 
 // What kernels here use or may use; the rest of a processor's hundred flags says nothing about a model's speed.
-constexpr std::array told_features{"avx",      "avx2",     "fma",         "f16c",        "avx_vnni", "avx512f",
-                                   "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16",
-                                   "asimd",    "asimdhp",  "asimddp",     "i8mm",        "bf16",     "sve",
-                                   "sve2",     "svei8mm",  "sme"};
+constexpr std::array told_features{"avx",      "avx2",     "fma",      "f16c",        "avx_vnni",    "avx512f",
+                                   "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16", "amx_int8",
+                                   "amx_bf16", "asimd",    "asimdhp",  "asimddp",     "i8mm",        "bf16",
+                                   "sve",      "sve2",     "svei8mm",  "sme"};
 
 // "CPU implementer" and "CPU part" of ARM's /proc/cpuinfo, from the manuals of the cores (MIDR_EL1).
 struct ArmCore {

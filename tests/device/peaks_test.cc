@@ -7,6 +7,9 @@
 #include <set>
 
 namespace knapsack {
+
+void emulated_amx_tiles(std::int64_t steps);  // device/x86/mixes_amx.cc over tests/support/amx.h
+
 namespace {
 
 TEST(Peaks, EveryFigureIsMeasured) {
@@ -50,6 +53,27 @@ TEST(Peaks, NamesDoNotRepeat) {
   const Host host = read_host();
   for (const Mix& mix : mixes(host)) EXPECT_TRUE(names.insert(mix.name).second) << mix.name;
 }
+
+#if defined(KNAPSACK_EMULATED_TILES)
+// The emulated tiles end the process where the processor would refuse a shape.
+TEST(Peaks, TilesAreShapedAsTheProcessorWants) { emulated_amx_tiles(2); }
+
+// Listed only, not run: this machine need not have it. Of a processor with everything but the system's leave for tiles
+// all but those are there.
+TEST(Peaks, EveryMixOfAProcessorThatHasThemAll) {
+  Host all;
+  all.features = {"avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"};
+  const auto mixes = native_mixes(all);
+  EXPECT_EQ(mixes.size(), 10U);
+  all.features.emplace_back("amx_int8");
+  const auto tiles = native_mixes(all);
+  ASSERT_GE(tiles.size(), mixes.size());
+  if (tiles.size() > mixes.size()) {
+    EXPECT_EQ(tiles.back().name, "tdpbssd, tiles");
+    EXPECT_EQ(tiles.back().operations_a_step, 4 * 2.0 * 16 * 64 * 16);
+  }
+}
+#endif
 
 TEST(Peaks, Stopped) {
   std::stop_source source;

@@ -2,13 +2,11 @@
 // it runs before the CPU is known.
 #include "kernels/x86/x86.h"
 
-#include <asm/prctl.h>
 #include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <array>
 
+#include "base/x86_tiles.h"
 #include "kernels/native.h"
 #include "kernels/ref/ref.h"
 #include "kernels/x86/kernels_avx2.h"
@@ -39,12 +37,9 @@ bool runs_avx512() {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 bool runs_avx512vnni() { return runs_avx512() && __builtin_cpu_supports("avx512vnni"); }
-// The registers are large, and a process has them only after it has asked the system for them.
 bool runs_amx() {
   constexpr unsigned both = 3U << 24;  // AMX-TILE and AMX-INT8
-  constexpr int tile_data = 18;        // the number of this part of a thread's state
-  return runs_avx512vnni() && (cpuid(7, 0).d & both) == both &&
-         ::syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, tile_data) == 0;
+  return runs_avx512vnni() && (cpuid(7, 0).d & both) == both && ask_for_tiles();
 }
 
 // What wider sets have nothing better for is AVX2's.
