@@ -13,6 +13,7 @@ namespace {
 
 // About 20 us of polling: longer than the gap between two kernels of a decode step, shorter than a scheduler tick.
 constexpr int spin_rounds = 2000;
+constexpr std::size_t line = 64;  // bytes that caches hold together
 
 void pause() {
 #if defined(__x86_64__)
@@ -39,10 +40,19 @@ struct ThreadPool::Shared {
     std::int64_t end = 0;
   };
 
+  // How far a worker has read ahead.
+  struct alignas(64) Reader {
+    std::atomic<bool> reading{false};  // what `ahead` was must stay
+    const ReadAhead* of = nullptr;
+    std::size_t done = 0;
+  };
+
   alignas(64) std::atomic<std::uint64_t> gate{0};  // generation, open, inside
   std::atomic<bool> stop{false};
   // Written while the gate is closed and nobody is inside.
   std::vector<Share> shares;
+  std::atomic<const ReadAhead*> ahead{nullptr};
+  std::vector<Reader> readers;
   std::int64_t grain = 1;
   const RangeTask* task = nullptr;
   std::mutex mutex;
@@ -79,6 +89,38 @@ struct ThreadPool::Shared {
     return (state & open) != 0;
   }
 
+  // Reads a little more of what comes next; false: nothing is left.
+  bool read_some(int thread) {
+    constexpr std::size_t piece = 512;  // within which nobody asks whether there is work
+    Reader& reader = readers[static_cast<std::size_t>(thread)];
+    const ReadAhead* next = ahead.load(std::memory_order_acquire);
+    if (next == nullptr) return false;
+    if (next != reader.of) {
+      reader.of = next;
+      reader.done = 0;
+    }
+    reader.reading.store(true);
+    bool more = false;
+    if (ahead.load() == next && std::ssize(next->shares) > thread) {
+      const std::span<const std::byte> share = next->shares[static_cast<std::size_t>(thread)];
+      const std::size_t end = std::min(share.size(), reader.done + piece);
+      more = reader.done < end;
+      // Loads: a prefetch may be dropped.
+      for (; reader.done < end; reader.done += line) {
+        const auto byte = *static_cast<const volatile std::byte*>(share.data() + reader.done);
+        static_cast<void>(byte);
+      }
+    }
+    reader.reading.store(false, std::memory_order_release);
+    return more;
+  }
+  void prefetch_small() const {
+    const ReadAhead* next = ahead.load(std::memory_order_relaxed);
+    if (next == nullptr) return;
+    for (const std::span<const std::byte> range : next->small)
+      for (std::size_t at = 0; at < range.size(); at += line) __builtin_prefetch(range.data() + at);
+  }
+
   void end() {
     {
       const std::lock_guard lock(mutex);
@@ -92,6 +134,7 @@ struct ThreadPool::Shared {
 
 ThreadPool::ThreadPool(int threads) : threads_(std::max(1, threads)), shared_(std::make_unique<Shared>()) {
   shared_->shares = std::vector<Shared::Share>(static_cast<std::size_t>(threads_));
+  shared_->readers = std::vector<Shared::Reader>(static_cast<std::size_t>(threads_));
   shared_->workers.reserve(static_cast<std::size_t>(threads_ - 1));
   try {
     for (int i = 1; i < threads_; ++i) shared_->workers.emplace_back([this, i] { worker(i); });
@@ -113,7 +156,8 @@ void ThreadPool::worker(int thread) {
            !s.stop.load(std::memory_order_acquire);
   };
   while (true) {
-    for (int spins = 0; spins < spin_rounds && nothing_new(); ++spins) pause();
+    for (int spins = 0; spins < spin_rounds && nothing_new(); ++spins)
+      if (!s.read_some(thread)) pause();
     if (nothing_new()) {
       std::unique_lock lock(s.mutex);
       ++s.sleeping;
@@ -132,6 +176,7 @@ void ThreadPool::run(std::int64_t count, std::int64_t grain, RangeTask task) {
   grain = std::max<std::int64_t>(1, grain);
   if (threads_ == 1 || count <= grain) {
     for (std::int64_t begin = 0; begin < count; begin += grain) task(begin, std::min(begin + grain, count), 0);
+    if (count > grain) shared_->prefetch_small();
     return;
   }
   Shared& s = *shared_;
@@ -147,6 +192,7 @@ void ThreadPool::run(std::int64_t count, std::int64_t grain, RangeTask task) {
   if (notify) s.wake.notify_all();
   s.drain(0);
   s.gate.fetch_and(~Shared::open, std::memory_order_acq_rel);
+  s.prefetch_small();
   int spins = 0;
   while ((s.gate.load(std::memory_order_acquire) & Shared::inside) != 0) {
     if (++spins < spin_rounds) {
@@ -155,6 +201,14 @@ void ThreadPool::run(std::int64_t count, std::int64_t grain, RangeTask task) {
       std::this_thread::yield();
     }
   }
+}
+
+void ThreadPool::read_ahead(const ReadAhead* next) {
+  Shared& s = *shared_;
+  s.ahead.store(next);
+  if (next != nullptr) return;
+  for (const Shared::Reader& reader : s.readers)
+    while (reader.reading.load()) pause();
 }
 
 }  // namespace knapsack

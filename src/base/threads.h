@@ -2,9 +2,12 @@
 // Not for background tasks (loading a tokenizer, say): use std::async or std::jthread for those.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <type_traits>
+#include <vector>
 
 #include "base/limits.h"  // available_cores
 
@@ -24,6 +27,13 @@ class RangeTask {
   void (*call_)(void*, std::int64_t, std::int64_t, int);
 };
 
+// What threads read while they wait for others: the memory that they need next, which is slow where it must be fetched
+// from beyond the caches, and has nothing to do meanwhile.
+struct ReadAhead {
+  std::vector<std::span<const std::byte>> shares{};  // by thread (but the caller's, who is busy): what it begins with
+  std::vector<std::span<const std::byte>> small{};   // what the caller looks at before
+};
+
 class ThreadPool {
  public:
   explicit ThreadPool(int threads);  // including the caller; at least 1
@@ -40,6 +50,9 @@ class ThreadPool {
   void parallel_for(std::int64_t count, std::int64_t grain, F&& f) {
     run(count, grain, RangeTask(f));
   }
+  // From now on threads that wait read this, once; null: nothing, and nobody is reading any more when it returns.
+  // Borrowed, with all that it names, until then. `next` may come again after another one.
+  void read_ahead(const ReadAhead* next);
 
  private:
   struct Shared;

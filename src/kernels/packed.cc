@@ -231,6 +231,21 @@ const PackedTable& scalar_packed() {
   return table;
 }
 
+std::span<const std::byte> packed_share(std::span<const PackedMatrix* const> weights, int thread, int threads,
+                                        std::int64_t most) {
+  std::int64_t total = 0;
+  for (const PackedMatrix* w : weights) total += w->panels();
+  std::int64_t panel = total * thread / threads;
+  for (const PackedMatrix* w : weights) {
+    if (panel < w->panels()) {
+      const std::int64_t at = panel * w->panel_bytes();
+      return {w->data.get() + at, static_cast<std::size_t>(std::min(most, w->bytes() - at))};
+    }
+    panel -= w->panels();
+  }
+  return {};
+}
+
 void packed_matmul(const PackedTable& table, std::span<const PackedJob> jobs, ThreadPool& pool) {
   std::int64_t total = 0;
   std::int64_t products = 0;

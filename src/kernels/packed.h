@@ -126,6 +126,10 @@ const PackedTable& scalar_packed();
 std::unique_ptr<PackedMatrix> pack(const PackedTable& table, DType dtype, const std::byte* w, std::int64_t rows,
                                    std::int64_t cols, ThreadPool& pool, std::shared_ptr<std::byte[]> place = nullptr);
 
+// What a thread's share of packed_matmul() with these weights begins with: `most` bytes, or fewer.
+std::span<const std::byte> packed_share(std::span<const PackedMatrix* const> weights, int thread, int threads,
+                                        std::int64_t most);
+
 // All jobs in one parallel region.
 void packed_matmul(const PackedTable& table, std::span<const PackedJob> jobs, ThreadPool& pool);
 

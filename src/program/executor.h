@@ -54,6 +54,7 @@ class Executor {
   };
   Executor();
   void form_groups();
+  void look_ahead();
   void tap(const Bound& bound) const;
 
  public:
