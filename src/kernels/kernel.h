@@ -73,22 +73,27 @@ using KernelFn = void (*)(const OpCall&);
 using ScratchFn = std::size_t (*)(const OpCall& shape, std::int64_t ctx, int threads);
 
 // Several calls of an op, on the same first operand, in one go: what run would give for each of them, one by one. Where
-// that operand is made by a row-wise op just before, it may come with them: its rows are made as they are needed.
+// that operand is made by a row-wise op just before, it may come with them: its rows are made as they are needed. Where
+// there is one call, an op just after may come with it, too.
 struct OpGroup {
   KernelFn before = nullptr;  // null: there is none
   const OpCall* before_call = nullptr;
   std::span<const OpCall> calls{};
+  // An add of the only call's result, which nothing else reads, and of something else: the result itself is not
+  // written.
+  const OpCall* after = nullptr;
   // The operand's row, where it comes with them.
   void make_row(std::int64_t row) const;
 };
 using GroupFn = void (*)(const OpGroup&);
-inline constexpr std::size_t group_calls = 4;  // at most, besides the one before
+inline constexpr std::size_t group_calls = 4;  // at most, besides the one before and the one after
 
 struct Kernel {
   KernelFn run = nullptr;
   // Null: none are run together.
   GroupFn run_group = nullptr;
   bool (*joins)(const OpCall& first, const OpCall& next) = nullptr;  // whether next can be in a group that first opens
+  bool (*adds)(const OpCall& call, const OpCall& add) = nullptr;     // whether add can be the group's `after`
   ScratchFn scratch_bytes = nullptr;                                 // null: none
   // Rows of its activations in, rows of its result out, each from the same row alone, without scratch: may run before a
   // group.

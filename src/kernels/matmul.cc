@@ -40,7 +40,9 @@ void scalar_rows(const MatmulJob& job, std::int64_t begin, std::int64_t end, std
     f.decode(job.w + r * stride, scratch.data(), job.cols / f.block);
     for (std::int64_t t = 0; t < job.tokens; ++t) {
       const float sum = dot(job.x + t * job.x_stride, scratch.data(), job.cols);
-      job.y[t * job.y_stride + r] = job.bias != nullptr ? sum + job.bias[r] : sum;
+      const float biased = job.bias != nullptr ? sum + job.bias[r] : sum;
+      const std::int64_t at = t * job.y_stride + r;
+      job.y[at] = job.residual != nullptr ? biased + job.residual[at] : biased;
     }
   }
 }

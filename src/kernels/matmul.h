@@ -4,9 +4,9 @@
 //
 // Meaning: a weight is first decoded to float32, exactly as FormatInfo::decode says; activations stay float32.
 // A plain product sums in eight lanes, lane i taking columns i, i+8, i+16, ... in order (columns past the end are
-// zeros), then ((l0+l4)+(l2+l6)) + ((l1+l5)+(l3+l7)), then adds the bias. A transposed product sums rows in order.
-// AVX2 differs from scalar only in fusing each multiplication with its addition. So an element's bits depend neither
-// on how many tokens are computed together nor on the threads.
+// zeros), then ((l0+l4)+(l2+l6)) + ((l1+l5)+(l3+l7)), then adds the bias, then the residual. A transposed product sums
+// rows in order. AVX2 differs from scalar only in fusing each multiplication with its addition. So an element's bits
+// depend neither on how many tokens are computed together nor on the threads.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,11 @@
 
 namespace knapsack {
 
-// Plain:       y[t, r] = sum over c of x[t, c] * w[r, c] (+ bias[r])     x: [tokens, cols], y: [tokens, rows]
-// Transposed:  y[t, c] = sum over r of x[t, r] * w[r, c]                 x: [tokens, rows], y: [tokens, cols]
+// Plain:       y[t, r] = sum over c of x[t, c] * w[r, c] (+ bias[r]) (+ residual[t, r])
+//                                                         x: [tokens, cols], y: [tokens, rows]
+// Transposed:  y[t, c] = sum over r of x[t, r] * w[r, c]  x: [tokens, rows], y: [tokens, cols]
 // w: [rows, cols], encoded, rows of row_bytes(dtype, cols) one after the other (Weight::slab + first row * row_size).
-// x and y do not overlap. Strides are in floats.
+// y overlaps neither x nor residual. Strides are in floats.
 struct MatmulJob {
   const float* x = nullptr;
   std::int64_t x_stride = 0;
@@ -34,7 +35,8 @@ struct MatmulJob {
   const std::byte* w = nullptr;
   std::int64_t rows = 0;
   std::int64_t cols = 0;
-  const float* bias = nullptr;  // plain only
+  const float* bias = nullptr;      // plain only
+  const float* residual = nullptr;  // plain only; its rows lie as far apart as y's
   bool transposed = false;
 };
 
@@ -74,7 +76,8 @@ namespace ref {
 void linear(const OpCall& call, const MatmulTable& table, const PackedTable& packed);
 // The rows of Kernel for integer products on one input, which is rounded once: Q, K and V, gate and up.
 bool linear_joins(const OpCall& first, const OpCall& next);
-void linear_group(const OpGroup& group, const PackedTable& packed);
+bool linear_adds(const OpCall& call, const OpCall& add);
+void linear_group(const OpGroup& group, const MatmulTable& table, const PackedTable& packed);
 void head_linear(const OpCall& call, const MatmulTable& table);
 void moe(const OpCall& call, const MatmulTable& table, const PackedTable& packed, GateFn gate);
 }  // namespace ref

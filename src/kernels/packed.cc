@@ -146,9 +146,12 @@ void scalar_panels(const PackedJob& job, std::int64_t begin, std::int64_t end) {
         }
       }
     }
-    for (std::int64_t t = 0; job.bias != nullptr && t < job.tokens; ++t)
-      for (std::int64_t r = panel * packed_rows; r < panel * packed_rows + count; ++r)
-        job.y[t * job.y_stride + r] += job.bias[r];
+    for (std::int64_t t = 0; t < job.tokens; ++t)
+      for (std::int64_t r = panel * packed_rows; r < panel * packed_rows + count; ++r) {
+        const std::int64_t at = t * job.y_stride + r;
+        if (job.bias != nullptr) job.y[at] += job.bias[r];
+        if (job.residual != nullptr) job.y[at] += job.residual[at];
+      }
   }
 }
 

@@ -7,8 +7,8 @@
 // y starts at 0; then block by block, group by group, with one rounding each:
 //   zero: y = fma(fma(sum of q * code, d, float(-zero * sum of q) * d), scale, y)
 //   min:  y = fma(float(sum of q * code) * d, scale, y), y = fma(float(sum of q) * d, min, y)
-// and the bias is added. The sums are of integers, so every instruction set gives the same bits, for any number of
-// tokens and threads.
+// and the bias is added, then the residual. The sums are of integers, so every instruction set gives the same bits, for
+// any number of tokens and threads.
 #pragma once
 
 #include <cstddef>
@@ -79,6 +79,7 @@ struct PackedJob {
   std::int64_t y_stride = 0;
   std::int64_t tokens = 0;
   const float* bias = nullptr;
+  const float* residual = nullptr;  // [tokens, rows], rows y_stride apart as y's; does not overlap y
 };
 
 // The packed form of a model's weights, by the weight they were made from. Made before a program runs, then only read.

@@ -18,6 +18,7 @@ KernelTable scalar_table() {
 #undef KNAP_OP
   table[Op::linear].scratch_bytes = ref::linear_scratch;
   table[Op::linear].joins = ref::linear_joins;
+  table[Op::linear].adds = ref::linear_adds;
   for (const Op op : {Op::rms_norm, Op::gated_act}) table[op].row_wise = true;
   table[Op::head_linear].scratch_bytes = ref::head_linear_scratch;
   table[Op::attention].scratch_bytes = ref::attention_scratch;

@@ -32,6 +32,7 @@ struct Executor::Bound {
   Rows rows = Rows::tokens;  // of its result; an op without rows is skipped
   std::size_t group = 1;     // ops from this one on that run together
   bool before = false;       // it is the first of its group and makes the activation that the others read
+  bool after = false;        // it is the last of its group and adds to the result of the one before it
   ReadAhead ahead{};         // of the first of products: what comes after them, up to the next ones
   std::vector<Operand> in{}, out{};
   std::vector<Rows> in_rows{}, out_rows{};
@@ -128,7 +129,7 @@ Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<const Program
     place(bound.in, bound.op->in);
     place(bound.out, bound.op->out);
   }
-  executor->form_groups();
+  executor->form_groups(p);
   executor->look_ahead();
   executor->program_ = std::move(program);
   return executor;
@@ -137,11 +138,23 @@ Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<const Program
 // Ops that follow each other and read the same activation first, where their kernel wants them together, and the
 // row-wise op that makes this activation, where it comes just before. No value dies between them but what that op
 // reads, and of that nothing is overwritten before all rows are made; so running them as one overwrites nothing.
-void Executor::form_groups() {
+// Or one op and an add of its result, where nothing else reads that; its kernel says whether its input, which is dead
+// when the sum is written, may be overwritten.
+void Executor::form_groups(const Program& program) {
   const auto call = [](const Bound& bound) { return OpCall{.in = bound.in, .out = bound.out}; };
   const auto joins = [&](const Bound& first, const Bound& next) {
     return first.kernel->run_group != nullptr && next.kernel == first.kernel && next.op->in[0] == first.op->in[0] &&
            first.kernel->joins(call(first), call(next));
+  };
+  std::vector<int> readers(program.slots.size());
+  for (const ProgramOp& op : program.ops)
+    for (const int slot : op.in) ++readers[static_cast<std::size_t>(slot)];
+  ++readers[static_cast<std::size_t>(program.logits)];
+  const auto adds = [&](const Bound& first, const Bound& next) {
+    const int result = first.op->out[0];
+    return first.kernel->run_group != nullptr && first.kernel->adds != nullptr && next.op->op == Op::add &&
+           (next.op->in[0] == result || next.op->in[1] == result) && readers[static_cast<std::size_t>(result)] == 1 &&
+           first.kernel->adds(call(first), call(next));
   };
   for (std::size_t i = 0; i < bound_.size(); i += bound_[i].group) {
     Bound& first = bound_[i];
@@ -152,6 +165,7 @@ void Executor::form_groups() {
     const std::size_t begin = first.before ? i + 1 : i;
     std::size_t end = begin + 1;
     while (end < bound_.size() && end - begin < group_calls && joins(bound_[begin], bound_[end])) ++end;
+    if (end == begin + 1 && end < bound_.size() && adds(bound_[begin], bound_[end])) bound_[end++].after = true;
     first.group = end - i;
   }
 }
@@ -163,7 +177,8 @@ void Executor::look_ahead() {
   Bound* last = nullptr;  // the products before
   for (std::size_t i = 0; i < bound_.size(); i += bound_[i].group) {
     const std::span<Bound> group(&bound_[i], bound_[i].group);
-    const std::span<Bound> products = group.subspan(group[0].before ? 1 : 0);
+    const std::size_t before = group[0].before ? 1 : 0;
+    const std::span<Bound> products = group.subspan(before, group.size() - before - (group.back().after ? 1 : 0));
     if (last != nullptr)
       for (const Bound& bound : group) bound.add_to(last->ahead.small);
     if (products[0].kernel->run_group == nullptr || products[0].in[1].packed == nullptr) continue;
@@ -208,7 +223,7 @@ std::span<const float> Executor::run(const Step& step) {
     if (tokens <= few_tokens && !group[0].ahead.shares.empty()) pool_->read_ahead(&group[0].ahead);
     std::optional<Stopwatch> since;  // a clock is read only where someone asks
     if (profile_ != nullptr) since.emplace();
-    std::array<OpCall, group_calls + 1> calls;
+    std::array<OpCall, group_calls + 2> calls;
     for (std::size_t j = 0; j < group.size(); ++j)
       calls[j] = {.in = group[j].in,
                   .out = group[j].out,
@@ -217,16 +232,24 @@ std::span<const float> Executor::run(const Step& step) {
                   .pool = pool_,
                   .scratch = scratch_};
     const std::size_t before = group[0].before ? 1 : 0;
-    const std::span<const OpCall> grouped(calls.data() + before, group.size() - before);
+    const std::size_t after = group.back().after ? 1 : 0;
+    const std::span<const OpCall> grouped(calls.data() + before, group.size() - before - after);
+    // Who taps wants to see what is added, too.
+    const bool apart = after == 1 && tap_;
     if (group.size() > 1) {
-      group[before].kernel->run_group(
-          {.before = before == 1 ? group[0].kernel->run : nullptr, .before_call = calls.data(), .calls = grouped});
+      group[before].kernel->run_group({.before = before == 1 ? group[0].kernel->run : nullptr,
+                                       .before_call = calls.data(),
+                                       .calls = grouped,
+                                       .after = after == 1 && !apart ? &calls[group.size() - 1] : nullptr});
     } else {
       group[0].kernel->run(calls[0]);
     }
     if (since) profile_->add(i + before, group[before].op->op, grouped, since->ms());
     if (tap_)
-      for (const Bound& bound : group) tap(bound);
+      for (std::size_t j = 0; j < group.size(); ++j) {
+        if (apart && j + 1 == group.size()) group[j].kernel->run(calls[j]);
+        tap(group[j]);
+      }
   }
   pool_->read_ahead(nullptr);
   const Slot& logits = p.slots[static_cast<std::size_t>(p.logits)];

@@ -53,7 +53,7 @@ class Executor {
     void operator()(std::byte* p) const;
   };
   Executor();
-  void form_groups();
+  void form_groups(const Program& program);
   void look_ahead();
   void tap(const Bound& bound) const;
 

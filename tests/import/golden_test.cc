@@ -84,12 +84,13 @@ TEST_P(GoldenTest, IntegerProducts) {
     for (const Isa isa : supported_isas()) {
       SCOPED_TRACE(isa_name(isa));
       std::int64_t experts = 0;
-      const auto run = [&](std::int64_t chunk, int threads, bool packed) {
+      const auto run = [&](std::int64_t chunk, int threads, bool packed, Tap tap = {}) {
         Model model(golden.folder, length(golden.ids_a),
                     {.chunk = chunk, .threads = threads, .isa = isa, .recode = dtype, .packed = packed});
         EXPECT_EQ(model.packed_bytes() > 0, packed);
         EXPECT_EQ(model.packs(Op::moe), packed);
         experts = model.imported().config.experts;
+        model.executor().set_tap(std::move(tap));
         return model.logits(golden.ids_a);
       };
       const auto exact = run(128, 1, false);
@@ -108,6 +109,8 @@ TEST_P(GoldenTest, IntegerProducts) {
         EXPECT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)), 0)
             << "chunk " << chunk << ", threads " << threads;
       }
+      // Whoever taps has products and sums made one by one.
+      EXPECT_EQ(run(7, 1, true, [](std::string_view, std::int64_t, std::int64_t, const float*) {}), want);
     }
   }
 }

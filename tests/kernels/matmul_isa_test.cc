@@ -91,6 +91,15 @@ void check(const MatmulTable& table, DType dtype, Shape s, bool transposed) {
       ASSERT_NEAR(all[at], scalar[at], size * 1e-6) << "token " << t << " output " << o;
     }
 
+  // A residual is added to the finished product.
+  for (const std::int64_t tokens : transposed ? std::vector<std::int64_t>{} : std::vector<std::int64_t>{1, 4, 7}) {
+    const auto residual = testing::random_floats(tokens * out, 14);
+    MatmulJob more = job;
+    more.residual = residual.data();
+    const auto sums = product(table, more, x, 0, tokens, one);
+    for (std::size_t i = 0; i < sums.size(); ++i) ASSERT_EQ(sums[i], all[i] + residual[i]) << tokens << " " << i;
+  }
+
   const std::int64_t single = testing::emulated() ? 5 : 17;
   for (const int threads : testing::thread_counts()) {
     ThreadPool pool(threads);

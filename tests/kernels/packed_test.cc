@@ -15,6 +15,7 @@
 #include "kernels/call.h"
 #include "kernels/native.h"
 #include "kernels/random_weight.h"
+#include "kernels/ref/ref.h"
 
 namespace knapsack {
 
@@ -63,7 +64,7 @@ Rounded round_all(const PackedTable& table, const PackedKind& kind, const std::v
 }
 
 std::vector<float> multiply(const PackedTable& table, const PackedMatrix& w, const Rounded& x, std::int64_t first,
-                            std::int64_t tokens, const float* bias, int threads) {
+                            std::int64_t tokens, const float* bias, int threads, const float* residual = nullptr) {
   const std::int64_t blocks = w.cols / packed_block;
   std::vector<float> y(static_cast<std::size_t>(tokens * w.rows), NAN);
   const PackedJob job{.w = &w,
@@ -74,7 +75,8 @@ std::vector<float> multiply(const PackedTable& table, const PackedMatrix& w, con
                       .y = y.data(),
                       .y_stride = w.rows,
                       .tokens = tokens,
-                      .bias = bias};
+                      .bias = bias,
+                      .residual = residual};
   ThreadPool pool(threads);
   packed_matmul(table, {&job, 1}, pool);
   return y;
@@ -129,6 +131,15 @@ void check(DType dtype, std::int64_t rows, std::int64_t cols) {
         expect_same(multiply(*table, *packed, mine, first, tokens, bias.data(), threads), y.data() + first * rows);
         if (::testing::Test::HasFatalFailure()) return;
       }
+    // A residual is added to the finished product.
+    for (const std::int64_t tokens : {1, 19}) {
+      const std::int64_t first = most - tokens;
+      const auto residual = testing::random_floats(tokens * rows, 8);
+      std::vector<float> want(y.begin() + first * rows, y.end());
+      for (std::size_t i = 0; i < want.size(); ++i) want[i] += residual[i];
+      expect_same(multiply(*table, *packed, mine, first, tokens, bias.data(), 2, residual.data()), want.data());
+      if (::testing::Test::HasFatalFailure()) return;
+    }
   }
 }
 
@@ -214,6 +225,60 @@ TEST(Packed, WhatF16CannotHoldIsNotPacked) {
   EXPECT_EQ(pack(scalar_packed(), DType::F16, w.data(), 1, 32, pool), nullptr);
 }
 
+// A sum made with the product it adds to has the bits of one made after it, whichever of its terms the product is; the
+// product itself is not written.
+TEST(Packed, AnAddTogetherWithItsProduct) {
+  constexpr std::int64_t tokens = 5;
+  constexpr std::int64_t rows = 21;
+  constexpr std::int64_t cols = 96;
+  ThreadPool pool(2);
+  auto x = testing::random_floats(tokens * cols, 21);
+  auto other = testing::random_floats(tokens * rows, 22);
+  const auto bias = testing::random_floats(rows, 23);
+  const Weight bias_weight = testing::vector_weight(bias);
+  const testing::RandomMatrix w(DType::Q5_1, rows, cols, 24);
+  Weight weight{.name = "w", .dtype = DType::Q5_1, .shape = {rows, cols}, .slabs = {w.data()}};
+  const auto operand = [](std::vector<float>& values, std::int64_t width) {
+    return Operand{.data = reinterpret_cast<std::byte*>(values.data()), .rows = tokens, .cols = width};
+  };
+  for (const Isa isa : supported_isas())
+    for (const bool integers : {false, true}) {
+      SCOPED_TRACE(std::string(isa_name(isa)) + (integers ? " integers" : " floats"));
+      const auto packed = pack(packed_table(isa), DType::Q5_1, w.data(), rows, cols, pool);
+      std::vector<float> product(other.size(), NAN), sum(other.size(), NAN), unwritten(other.size(), NAN);
+      const std::array<Operand, 3> in{operand(x, cols),
+                                      Operand{.weight = &weight, .packed = integers ? packed.get() : nullptr},
+                                      Operand{.weight = &bias_weight}};
+      const Operand out = operand(product, rows);
+      OpCall call{.in = in, .out = {&out, 1}, .pool = &pool};
+      std::vector<std::byte> memory(ref::linear_scratch(call, 0, pool.size()) + 64);
+      void* at = memory.data();
+      std::size_t room = memory.size();
+      call.scratch = {static_cast<std::byte*>(std::align(64, memory.size() - 64, at, room)), memory.size() - 64};
+      ref::linear(call, matmul_table(isa), packed_table(isa));
+      for (const bool first : {false, true}) {
+        std::array<Operand, 2> terms{operand(other, rows), operand(product, rows)};
+        if (first) std::swap(terms[0], terms[1]);
+        const Operand sum_out = operand(sum, rows);
+        const OpCall add{.in = terms, .out = {&sum_out, 1}, .pool = &pool};
+        EXPECT_TRUE(ref::linear_adds(call, add));
+        KernelTable::get(isa)[Op::add].run(add);
+        std::vector<float> together(other.size(), NAN);
+        const Operand unwritten_out = operand(unwritten, rows);
+        const Operand together_out = operand(together, rows);
+        terms[first ? 0 : 1] = unwritten_out;
+        const OpCall again{.in = in, .out = {&unwritten_out, 1}, .pool = &pool, .scratch = call.scratch};
+        const OpCall after{.in = terms, .out = {&together_out, 1}, .pool = &pool};
+        ref::linear_group({.calls = {&again, 1}, .after = &after}, matmul_table(isa), packed_table(isa));
+        expect_same(together, sum.data());
+        EXPECT_TRUE(std::isnan(unwritten[0]));
+        // Floats are read while sums are written.
+        Operand over = operand(x, rows);
+        EXPECT_EQ(ref::linear_adds(call, {.in = terms, .out = {&over, 1}}), integers);
+      }
+    }
+}
+
 // Linear ops on one input run together give what each gives alone.
 TEST(Packed, LinearOpsTogether) {
   constexpr std::int64_t tokens = 5;
@@ -246,7 +311,7 @@ TEST(Packed, LinearOpsTogether) {
     for (const OpCall& call : calls(alone, out_a)) ref::linear(call, matmul_table(isa), table);
     const auto both = calls(together, out_b);
     EXPECT_TRUE(ref::linear_joins(both[0], both[1]));
-    ref::linear_group({.calls = both}, table);
+    ref::linear_group({.calls = both}, matmul_table(isa), table);
     expect_same(together, alone.data());
 
     // The input made row by row on the way: half of what `in` holds, by an op on a copy of twice as much.
@@ -264,7 +329,8 @@ TEST(Packed, LinearOpsTogether) {
     later[0].in = first_later;
     later[1].in = second_later;
     std::fill(together.begin(), together.end(), NAN);
-    ref::linear_group({.before = KernelTable::get(isa)[Op::scale].run, .before_call = &halve, .calls = later}, table);
+    const KernelFn half = KernelTable::get(isa)[Op::scale].run;
+    ref::linear_group({.before = half, .before_call = &halve, .calls = later}, matmul_table(isa), table);
     expect_same(together, alone.data());
     expect_same(made, x.data());
 

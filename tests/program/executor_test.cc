@@ -130,6 +130,44 @@ TEST(Executor, TheSameWithAndWithoutSharedMemory) {
   }
 }
 
+// Fast kernels add a residual while they make the product, unless someone looks at the product.
+TEST(Executor, ASumIsMadeWithItsProductAndTapsSeeBoth) {
+  for (const Graph& g : graphs())
+    for (const Isa isa : supported_isas())
+      for (const bool keep_values : {false, true}) {
+        SCOPED_TRACE(isa_name(isa));
+        Model m(g, 8, 8, 2, isa, keep_values), tapped(g, 8, 8, 2, isa, keep_values);
+        Profile profile;
+        m.prefill_run->set_profile(&profile);
+        const Tokens tokens(0, 7, 0, {0, 3, 6});
+        const std::vector<float> logits = run(*m.prefill_run, tokens);
+        std::map<std::string, std::vector<float>> values;
+        tapped.prefill_run->set_tap(
+            [&](std::string_view name, std::int64_t rows, std::int64_t cols, const float* data) {
+              values[std::string(name)] = {data, data + rows * cols};
+            });
+        EXPECT_EQ(run(*tapped.prefill_run, tokens), logits);
+        int together = 0;
+        for (std::size_t i = 1; i < m.prefill->ops.size(); ++i) {
+          const ProgramOp& add = m.prefill->ops[i];
+          if (add.op != Op::add) continue;
+          const auto value = [&](int slot) { return values[m.prefill->slots[static_cast<std::size_t>(slot)].name]; };
+          const std::vector<float> a = value(add.in[0]), b = value(add.in[1]), sum = value(add.out[0]);
+          ASSERT_EQ(a.size(), sum.size());
+          ASSERT_EQ(b.size(), sum.size());
+          for (std::size_t j = 0; j < sum.size(); ++j) EXPECT_EQ(sum[j], a[j] + b[j]);
+          if (profile.ops[i].calls > 0) continue;
+          ++together;
+          EXPECT_EQ(m.prefill->ops[i - 1].op, Op::linear);
+        }
+        // Each value in memory of its own: no sum lies where its product's input is. Two layers of two sums, or the one
+        // sum of this graph that adds a product.
+        const int sums = values.contains("layers.1.out") ? 4 : 1;
+        EXPECT_GE(together, isa != Isa::scalar && keep_values ? sums : 0);
+        EXPECT_LE(together, isa != Isa::scalar ? sums : 0);
+      }
+}
+
 TEST(Executor, TapsNameTheGraphsValues) {
   Model m(testing::tiny_graph({}), 8, 8, 1);
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> shapes;

@@ -22,7 +22,7 @@ bool runs_i8mm() { return runs_dotprod() && (getauxval(AT_HWCAP2) & HWCAP2_I8MM)
 template <const PackedTable& (*packed)()>
 void overlay(KernelTable& table) {
   table[Op::linear].run = [](const OpCall& call) { ref::linear(call, neon_matmul(), packed()); };
-  table[Op::linear].run_group = [](const OpGroup& group) { ref::linear_group(group, packed()); };
+  table[Op::linear].run_group = [](const OpGroup& group) { ref::linear_group(group, neon_matmul(), packed()); };
   table[Op::head_linear].run = [](const OpCall& call) { ref::head_linear(call, neon_matmul()); };
   table[Op::moe].run = [](const OpCall& call) { ref::moe(call, neon_matmul(), packed(), neon::gate); };
   table[Op::attention] = {.run = neon::attention, .scratch_bytes = neon::attention_scratch};

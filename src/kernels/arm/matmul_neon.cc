@@ -12,15 +12,18 @@
 namespace knapsack {
 namespace {
 
-// Adds the bias and stores y[row..row+count) of one token.
+// Adds the bias and the residual and stores y[row..row+count) of one token.
 KNAP_INLINE void finish(const MatmulJob& job, std::int64_t token, std::int64_t row, std::int64_t count,
                         float32x4_t sums) {
-  float* y = job.y + token * job.y_stride + row;
+  const std::int64_t at = token * job.y_stride + row;
   std::array<float, tile_rows> each{};
   vst1q_f32(each.data(), sums);
-  for (std::int64_t i = 0; i < count; ++i)
-    y[i] =
-        job.bias != nullptr ? each[static_cast<std::size_t>(i)] + job.bias[row + i] : each[static_cast<std::size_t>(i)];
+  for (std::int64_t i = 0; i < count; ++i) {
+    float y = each[static_cast<std::size_t>(i)];
+    if (job.bias != nullptr) y += job.bias[row + i];
+    if (job.residual != nullptr) y += job.residual[at + i];
+    job.y[at + i] = y;
+  }
 }
 
 // Eight columns of which only `count` exist.

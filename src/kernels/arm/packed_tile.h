@@ -90,9 +90,11 @@ void tile(const PackedJob& job, std::int64_t panel, std::int64_t token) {
   const std::int64_t row = panel * packed_rows;
   const std::int64_t count = std::min(packed_rows, job.w->rows - row);
   for (int t = 0; t < T; ++t) {
-    float* out = job.y + (token + t) * job.y_stride + row;
+    const std::int64_t at = (token + t) * job.y_stride + row;
+    float* out = job.y + at;
     F8 sums{y[t][0], y[t][1]};
     if (job.bias != nullptr) sums = sums + load_first(job.bias + row, count);
+    if (job.residual != nullptr) sums = sums + load_first(job.residual + at, count);
     if (count == packed_rows) {
       store8(out, sums);
     } else {

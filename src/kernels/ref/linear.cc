@@ -7,6 +7,13 @@
 namespace knapsack::ref {
 namespace {
 
+// What is added to the result of the group's only call; null: nothing.
+const float* residual_of(const OpGroup& group) {
+  if (group.after == nullptr) return nullptr;
+  const std::span<const Operand> terms = group.after->in;
+  return (terms[0].data == group.calls[0].out[0].data ? terms[1] : terms[0]).f32();
+}
+
 void packed_linear(const OpGroup& group, const PackedTable& table) {
   const std::span<const OpCall> calls = group.calls;
   const OpCall& first = calls.front();
@@ -29,7 +36,29 @@ void packed_linear(const OpGroup& group, const PackedTable& table) {
                .tokens = tokens,
                .bias = call.in.size() > 2 ? call.in[2].weight->f32() : nullptr};
   }
+  if (group.after != nullptr) {
+    jobs[0].y = group.after->out[0].f32();
+    jobs[0].residual = residual_of(group);
+  }
   packed_matmul(table, {jobs.data(), calls.size()}, *first.pool);
+}
+
+void float_linear(const OpGroup& group, const MatmulTable& table) {
+  const OpCall& call = group.calls.front();
+  const Weight& w = *call.in[1].weight;
+  const Operand& out = group.after != nullptr ? group.after->out[0] : call.out[0];
+  const MatmulJob job{.x = call.in[0].f32(),
+                      .x_stride = call.in[0].cols,
+                      .y = out.f32(),
+                      .y_stride = out.cols,
+                      .tokens = call.in[0].rows,
+                      .dtype = w.dtype,
+                      .w = w.slab(0),
+                      .rows = w.shape[0],
+                      .cols = w.shape[1],
+                      .bias = call.in.size() > 2 ? call.in[2].weight->f32() : nullptr,
+                      .residual = residual_of(group)};
+  matmul(table, {&job, 1}, *call.pool, call.scratch);
 }
 
 }  // namespace
@@ -42,19 +71,7 @@ std::size_t linear_scratch(const OpCall& shape, std::int64_t, int threads) {
 }
 
 void linear(const OpCall& call, const MatmulTable& table, const PackedTable& packed) {
-  if (call.in[1].packed != nullptr) return packed_linear({.calls = {&call, 1}}, packed);
-  const Weight& w = *call.in[1].weight;
-  const MatmulJob job{.x = call.in[0].f32(),
-                      .x_stride = call.in[0].cols,
-                      .y = call.out[0].f32(),
-                      .y_stride = call.out[0].cols,
-                      .tokens = call.in[0].rows,
-                      .dtype = w.dtype,
-                      .w = w.slab(0),
-                      .rows = w.shape[0],
-                      .cols = w.shape[1],
-                      .bias = call.in.size() > 2 ? call.in[2].weight->f32() : nullptr};
-  matmul(table, {&job, 1}, *call.pool, call.scratch);
+  linear_group({.calls = {&call, 1}}, table, packed);
 }
 
 bool linear_joins(const OpCall& first, const OpCall& next) {
@@ -62,7 +79,24 @@ bool linear_joins(const OpCall& first, const OpCall& next) {
          same_input(*first.in[1].packed, *next.in[1].packed);
 }
 
-void linear_group(const OpGroup& group, const PackedTable& packed) { packed_linear(group, packed); }
+// Integer products have read the whole input before they write; float ones read it until the end, and what add writes
+// may lie where it was.
+bool linear_adds(const OpCall& call, const OpCall& add) {
+  if (call.in[1].packed != nullptr) return true;
+  const auto end = [](const Operand& x) { return x.data + x.rows * x.cols * std::int64_t{sizeof(float)}; };
+  const Operand& in = call.in[0];
+  const Operand& out = add.out[0];
+  return out.data >= end(in) || in.data >= end(out);
+}
+
+void linear_group(const OpGroup& group, const MatmulTable& table, const PackedTable& packed) {
+  if (group.calls.front().in[1].packed != nullptr) {
+    packed_linear(group, packed);
+  } else {
+    CHECK(group.before == nullptr && group.calls.size() == 1);
+    float_linear(group, table);
+  }
+}
 
 void linear(const OpCall& call) { linear(call, scalar_matmul(), scalar_packed()); }
 

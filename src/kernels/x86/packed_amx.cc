@@ -102,9 +102,11 @@ void tile(const PackedJob& job, const Piece& piece, std::int64_t first, std::int
       }
     }
   const float* bias = last == blocks && job.bias != nullptr ? job.bias + row : nullptr;
+  const float* residual = last == blocks && job.residual != nullptr ? job.residual + token * y_stride + row : nullptr;
 #pragma GCC unroll 16
   for (int t = 0; t < tile_tokens; ++t) {
     if (bias != nullptr) y[t] = _mm512_add_ps(y[t], _mm512_maskz_loadu_ps(mask, bias));
+    if (residual != nullptr) y[t] = _mm512_add_ps(y[t], _mm512_maskz_loadu_ps(mask, residual + t * y_stride));
     _mm512_mask_storeu_ps(out + t * y_stride, mask, y[t]);
   }
 }
@@ -142,6 +144,7 @@ PackedJob after(const PackedJob& job, std::int64_t tokens) {
   rest.x.side += tokens * groups;
   if (rest.x.base != nullptr) rest.x.base += tokens * groups;
   rest.y += tokens * job.y_stride;
+  if (rest.residual != nullptr) rest.residual += tokens * job.y_stride;
   rest.tokens -= tokens;
   return rest;
 }

@@ -48,15 +48,17 @@ struct OnePanel {
   static KNAP_INLINE Floats none() { return _mm256_setzero_ps(); }
   static KNAP_INLINE Floats multiply(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
   static KNAP_INLINE Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
-  // The first `count` rows, plus those of bias where there is one.
-  static KNAP_INLINE void store(float* out, const float* bias, std::int64_t count, Floats y) {
+  // The first `count` rows, plus those of bias and then those of residual where there are such.
+  static KNAP_INLINE void store(float* out, const float* bias, const float* residual, std::int64_t count, Floats y) {
     if (count >= packed_rows) {
       if (bias != nullptr) y = _mm256_add_ps(y, _mm256_loadu_ps(bias));
+      if (residual != nullptr) y = _mm256_add_ps(y, _mm256_loadu_ps(residual));
       _mm256_storeu_ps(out, y);
       return;
     }
     const __m256i mask = first_lanes(count);
     if (bias != nullptr) y = _mm256_add_ps(y, _mm256_maskload_ps(bias, mask));
+    if (residual != nullptr) y = _mm256_add_ps(y, _mm256_maskload_ps(residual, mask));
     _mm256_maskstore_ps(out, mask, y);
   }
 };
@@ -226,9 +228,11 @@ KNAP_INLINE void tile(const PackedJob& job, std::int64_t panel, std::int64_t tok
   for (int i = 0; i < P; ++i) {
     const std::int64_t row = (panel + i * V::panels) * packed_rows;
     const std::int64_t count = std::min(V::panels * packed_rows, job.w->rows - row);
-    for (int t = 0; t < T; ++t)
-      V::store(job.y + (token + t) * job.y_stride + row, job.bias != nullptr ? job.bias + row : nullptr, count,
-               y[i][t]);
+    const float* bias = job.bias != nullptr ? job.bias + row : nullptr;
+    for (int t = 0; t < T; ++t) {
+      const std::int64_t at = (token + t) * job.y_stride + row;
+      V::store(job.y + at, bias, job.residual != nullptr ? job.residual + at : nullptr, count, y[i][t]);
+    }
   }
 }
 

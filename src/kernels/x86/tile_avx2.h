@@ -60,17 +60,22 @@ KNAP_INLINE void store_lane_sums(const __m256 (&sum)[4][T], std::int64_t stride,
     _mm_store_ps(scores + (T - 1) * stride, lane_sums(sum[0][T - 1], sum[1][T - 1], sum[2][T - 1], sum[3][T - 1]));
 }
 
-// Adds the bias and stores y[row..row+count) of one token.
+// Adds the bias and the residual and stores y[row..row+count) of one token.
 KNAP_INLINE void finish(const MatmulJob& job, std::int64_t token, std::int64_t row, std::int64_t count, __m128 sums) {
-  float* y = job.y + token * job.y_stride + row;
+  const std::int64_t at = token * job.y_stride + row;
   if (count == tile_rows) {
     if (job.bias != nullptr) sums = _mm_add_ps(sums, _mm_loadu_ps(job.bias + row));
-    _mm_storeu_ps(y, sums);
+    if (job.residual != nullptr) sums = _mm_add_ps(sums, _mm_loadu_ps(job.residual + at));
+    _mm_storeu_ps(job.y + at, sums);
     return;
   }
   alignas(16) float each[tile_rows];
   _mm_store_ps(each, sums);
-  for (std::int64_t i = 0; i < count; ++i) y[i] = job.bias != nullptr ? each[i] + job.bias[row + i] : each[i];
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (job.bias != nullptr) each[i] += job.bias[row + i];
+    if (job.residual != nullptr) each[i] += job.residual[at + i];
+    job.y[at + i] = each[i];
+  }
 }
 
 }  // namespace

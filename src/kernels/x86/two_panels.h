@@ -46,9 +46,10 @@ struct TwoPanels {
   static KNAP_INLINE Floats none() { return _mm512_setzero_ps(); }
   static KNAP_INLINE Floats multiply(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
   static KNAP_INLINE Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
-  static KNAP_INLINE void store(float* out, const float* bias, std::int64_t count, Floats y) {
+  static KNAP_INLINE void store(float* out, const float* bias, const float* residual, std::int64_t count, Floats y) {
     const auto mask = static_cast<__mmask16>(0xffffU >> (16 - count));  // 9 rows at least, 16 at most
     if (bias != nullptr) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(mask, bias));
+    if (residual != nullptr) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(mask, residual));
     _mm512_mask_storeu_ps(out, mask, y);
   }
 };
