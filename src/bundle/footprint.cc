@@ -18,8 +18,13 @@ Footprint footprint(const Bundle& bundle, std::int64_t ctx, DType kv, bool exact
   Footprint result;
   std::set<const Weight*> seen;
   if (!exact)
-    for (const Weight* weight : packable(*bundle.prefill))
-      if (seen.insert(weight).second) result.weights += packed_bytes(*weight);
+    for (const Packable& each : packable(*bundle.prefill)) {
+      result.weights += each.bytes();
+      // Rows that are not packed are read from the file.
+      if (each.stride > each.rows)
+        result.weights += each.weight->bytes() - each.count * each.rows * each.weight->row_size();
+      seen.insert(each.weight);
+    }
   for (const auto* program : {bundle.prefill.get(), bundle.decode.get()})
     for (const auto& weight : program->weights)
       if (seen.insert(weight.get()).second) result.weights += weight->bytes();

@@ -45,7 +45,8 @@ struct Operand {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   const Weight* weight = nullptr;
-  const PackedMatrix* packed = nullptr;  // the weight (experts: an array), for integer products; null: float ones
+  const PackedMatrix* packed =
+      nullptr;        // the weight (experts, heads: an array), for integer products; null: float ones
   bool cold = false;  // the weight lies in a file larger than memory: what is chosen of it is worth fetching ahead
   const StateView* state = nullptr;
   [[nodiscard]] float* f32() const { return reinterpret_cast<float*>(data); }

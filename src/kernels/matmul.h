@@ -78,7 +78,7 @@ void linear(const OpCall& call, const MatmulTable& table, const PackedTable& pac
 bool linear_joins(const OpCall& first, const OpCall& next);
 bool linear_adds(const OpCall& call, const OpCall& add);
 void linear_group(const OpGroup& group, const MatmulTable& table, const PackedTable& packed);
-void head_linear(const OpCall& call, const MatmulTable& table);
+void head_linear(const OpCall& call, const MatmulTable& table, const PackedTable& packed);
 void moe(const OpCall& call, const MatmulTable& table, const PackedTable& packed, GateFn gate);
 }  // namespace ref
 

@@ -85,7 +85,8 @@ Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<const Program
       if (slot.kind == SlotKind::weight) {
         operand.weight = p.weights[static_cast<std::size_t>(slot.index)].get();
         CHECK(!operand.weight->slabs.empty());
-        if (packed != nullptr) {
+        // What is packed of a weight are the rows that plain products take of each head.
+        if (packed != nullptr && (op.op != Op::head_linear || op.attrs.i(Attr::transposed) == 0)) {
           operand.packed = packed->find(operand.weight);
           operand.cold =
               std::find(packed->left().begin(), packed->left().end(), operand.weight) != packed->left().end();

@@ -24,19 +24,46 @@ std::shared_ptr<std::byte[]> ask(const MemorySource& memory, std::int64_t bytes)
 
 }  // namespace
 
-std::vector<const Weight*> packable(const Program& program) {
-  std::vector<const Weight*> found;
+std::int64_t Packable::bytes() const {
+  return count *
+         PackedMatrix{.kind = *packed_kind(weight->dtype), .rows = rows, .cols = weight->cols(), .data = nullptr}
+             .bytes();
+}
+
+const std::byte* Packable::at(std::int64_t matrix) const {
+  return experts() ? weight->slab(matrix) : weight->slab(0) + (first + matrix * stride) * weight->row_size();
+}
+
+std::vector<Packable> packable(const Program& program) {
+  std::vector<Packable> found;
+  std::vector<const Weight*> refused;  // used in two ways
   for (const ProgramOp& op : program.ops) {
-    if (op.op != Op::linear && op.op != Op::moe) continue;
+    const bool heads = op.op == Op::head_linear && op.attrs.i(Attr::transposed) == 0;
+    if (op.op != Op::linear && op.op != Op::moe && !heads) continue;
     for (const int in : op.in) {
       const Slot& slot = program.slots[static_cast<std::size_t>(in)];
       if (slot.kind != SlotKind::weight) continue;
       const Weight* w = program.weights[static_cast<std::size_t>(slot.index)].get();
       // GPTQ and AWQ checkpoints are defined by what float activations give.
       if (w->dtype == DType::G4 || w->dtype == DType::G8 || packed_bytes(*w) == 0) continue;
-      if (std::find(found.begin(), found.end(), w) == found.end()) found.push_back(w);
+      const auto dimensions = w->shape.size();
+      Packable one{.weight = w, .count = dimensions == 3 ? w->shape[0] : 1, .rows = w->shape[dimensions - 2]};
+      if (heads)
+        one = {.weight = w,
+               .count = op.attrs.i(Attr::heads),
+               .rows = op.attrs.i(Attr::rows),
+               .first = op.attrs.i(Attr::row_offset),
+               .stride = op.attrs.i(Attr::head_rows)};
+      const auto same = std::find_if(found.begin(), found.end(), [&](const Packable& p) { return p.weight == w; });
+      if (same == found.end()) {
+        found.push_back(one);
+      } else if (*same != one) {
+        refused.push_back(w);
+      }
     }
   }
+  std::erase_if(
+      found, [&](const Packable& p) { return std::find(refused.begin(), refused.end(), p.weight) != refused.end(); });
   return found;
 }
 
@@ -48,15 +75,15 @@ std::int64_t memory_for_weights(const KvCache& kv) {
 Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, const PackedTable& table, ThreadPool& pool,
                                                     std::int64_t most, const MemorySource& memory) {
   auto packed = std::make_unique<PackedWeights>();
-  std::vector<const Weight*> weights = packable(program);
+  std::vector<Packable> weights = packable(program);
   const auto bytes = [&] {
     return std::accumulate(weights.begin(), weights.end(), std::int64_t{0},
-                           [](std::int64_t sum, const Weight* w) { return sum + packed_bytes(*w); });
+                           [](std::int64_t sum, const Packable& each) { return sum + each.bytes(); });
   };
   const auto leave_experts = [&] {
     const auto experts =
-        std::stable_partition(weights.begin(), weights.end(), [](const Weight* w) { return w->shape.size() < 3; });
-    std::for_each(experts, weights.end(), [&](const Weight* w) { packed->leave(w); });
+        std::stable_partition(weights.begin(), weights.end(), [](const Packable& each) { return !each.experts(); });
+    std::for_each(experts, weights.end(), [&](const Packable& each) { packed->leave(each.weight); });
     weights.erase(experts, weights.end());
   };
   if (bytes() > most) leave_experts();
@@ -75,22 +102,21 @@ Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, cons
   try {
     interleave({all.get(), static_cast<std::size_t>(bytes())}, memory_nodes(allowed_cpus()));
     std::byte* next = all.get();
-    for (const Weight* w : weights) {
-      const std::size_t dimensions = w->shape.size();
-      const std::int64_t count = dimensions == 3 ? w->shape[0] : 1;
-      const std::int64_t rows = w->shape[dimensions - 2];
-      const std::int64_t each = packed_bytes(*w) / count;
+    for (const Packable& each : weights) {
+      const Weight* w = each.weight;
+      const std::int64_t size = each.bytes() / each.count;
       std::vector<PackedMatrix> matrices;
-      for (std::int64_t i = 0; i < count; ++i) {
-        auto matrix = pack(table, w->dtype, w->slab(i), rows, w->cols(), pool, {all, next + i * each});
+      for (std::int64_t i = 0; i < each.count; ++i) {
+        auto matrix = pack(table, w->dtype, each.at(i), each.rows, w->cols(), pool, {all, next + i * size});
         if (matrix == nullptr) break;
         matrices.push_back(std::move(*matrix));
       }
-      if (std::ssize(matrices) < count) continue;  // the next one takes its place
-      next += count * each;
+      if (std::ssize(matrices) < each.count) continue;  // the next one takes its place
+      next += each.bytes();
       packed->add(w, std::move(matrices));
-      for (std::int64_t i = 0; i < count; ++i)
-        release_pages({w->slab(i), static_cast<std::size_t>(rows * w->row_size())});
+      if (each.stride > each.rows) continue;  // the rows between are read from the file
+      for (std::int64_t i = 0; i < each.count; ++i)
+        release_pages({each.at(i), static_cast<std::size_t>(each.rows * w->row_size())});
     }
   } catch (const std::bad_alloc&) {
     return refused();

@@ -72,17 +72,17 @@ struct RunOptions {
   std::int64_t chunk = 128;
   int threads = 1;
   Isa isa = Isa::scalar;
-  std::optional<DType> recode{};  // store the matrices of linear and moe ops so, where columns allow
+  std::optional<DType> recode{};  // store the matrices of products so, where columns allow
   bool packed = false;            // integer products
   std::int64_t memory = std::numeric_limits<std::int64_t>::max();  // for packed weights
   MemorySource source = huge_memory;
 };
 
-// The program with the matrices of its linear and moe ops encoded anew.
+// The program with the matrices of its products encoded anew.
 inline std::shared_ptr<const Program> recoded(const Program& program, DType dtype) {
   auto made = std::make_shared<Program>(program);
   for (const ProgramOp& op : made->ops) {
-    if (op.op != Op::linear && op.op != Op::moe) continue;
+    if (op.op != Op::linear && op.op != Op::moe && op.op != Op::head_linear) continue;
     for (const int in : op.in) {
       const Slot& slot = made->slots[static_cast<std::size_t>(in)];
       if (slot.kind != SlotKind::weight) continue;

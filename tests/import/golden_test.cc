@@ -89,6 +89,7 @@ TEST_P(GoldenTest, IntegerProducts) {
                     {.chunk = chunk, .threads = threads, .isa = isa, .recode = dtype, .packed = packed});
         EXPECT_EQ(model.packed_bytes() > 0, packed);
         EXPECT_EQ(model.packs(Op::moe), packed);
+        EXPECT_EQ(model.packs(Op::head_linear), packed);
         experts = model.imported().config.experts;
         model.executor().set_tap(std::move(tap));
         return model.logits(golden.ids_a);

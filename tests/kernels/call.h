@@ -72,8 +72,8 @@ class Call {
     in_.push_back({.data = reinterpret_cast<std::byte*>(const_cast<float*>(data)), .rows = rows_, .cols = cols});
     return *this;
   }
-  Call& weight(const Weight& w) {
-    in_.push_back({.weight = &w});
+  Call& weight(const Weight& w, const PackedMatrix* packed = nullptr) {
+    in_.push_back({.weight = &w, .packed = packed});
     return *this;
   }
   Call& state(const State& s) {

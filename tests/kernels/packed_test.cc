@@ -279,6 +279,48 @@ TEST(Packed, AnAddTogetherWithItsProduct) {
     }
 }
 
+// Each head's columns are rounded and multiplied by its own matrix, as a product by itself would.
+TEST(Packed, HeadsAreProductsOfTheirOwn) {
+  constexpr std::int64_t heads = 3;
+  constexpr std::int64_t rows = 11;
+  constexpr std::int64_t cols = 64;
+  constexpr std::int64_t stride = 70;
+  constexpr std::int64_t offset = 4;
+  constexpr std::int64_t tokens = 5;
+  const auto x = testing::random_floats(tokens * heads * stride, 31);
+  const testing::RandomMatrix w(DType::Q8_0, heads * rows, cols, 32);
+  const Weight weight{.name = "w", .dtype = DType::Q8_0, .shape = {heads * rows, cols}, .slabs = {w.data()}};
+  Attrs attrs;
+  attrs.set(Attr::heads, heads).set(Attr::in_stride, stride).set(Attr::in_offset, offset).set(Attr::head_rows, rows);
+  attrs.set(Attr::row_offset, 0).set(Attr::rows, rows).set(Attr::transposed, 0);
+  for (const Isa isa : supported_isas())
+    for (const int threads : {1, 3}) {
+      SCOPED_TRACE(isa_name(isa));
+      ThreadPool pool(threads);
+      const PackedTable& table = packed_table(isa);
+      std::vector<PackedMatrix> packed;
+      for (std::int64_t h = 0; h < heads; ++h)
+        packed.push_back(
+            *pack(table, DType::Q8_0, w.data() + h * rows * row_bytes(DType::Q8_0, cols), rows, cols, pool));
+      testing::Call call(Op::head_linear, tokens, attrs);
+      const auto y =
+          call.activation(x.data(), heads * stride).weight(weight, packed.data()).run(isa, pool, heads * rows);
+      for (std::int64_t h = 0; h < heads; ++h) {
+        std::vector<float> of_head;
+        for (std::int64_t t = 0; t < tokens; ++t) {
+          const auto from = x.begin() + (t * heads + h) * stride + offset;
+          of_head.insert(of_head.end(), from, from + cols);
+        }
+        const PackedMatrix& matrix = packed[static_cast<std::size_t>(h)];
+        const auto alone = multiply(scalar_packed(), matrix, round_all(scalar_packed(), matrix.kind, of_head, cols), 0,
+                                    tokens, nullptr, 1);
+        for (std::int64_t t = 0; t < tokens; ++t)
+          expect_same({y.begin() + (t * heads + h) * rows, y.begin() + (t * heads + h + 1) * rows},
+                      alone.data() + t * rows);
+      }
+    }
+}
+
 // Linear ops on one input run together give what each gives alone.
 TEST(Packed, LinearOpsTogether) {
   constexpr std::int64_t tokens = 5;

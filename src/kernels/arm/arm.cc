@@ -23,7 +23,7 @@ template <const PackedTable& (*packed)()>
 void overlay(KernelTable& table) {
   table[Op::linear].run = [](const OpCall& call) { ref::linear(call, neon_matmul(), packed()); };
   table[Op::linear].run_group = [](const OpGroup& group) { ref::linear_group(group, neon_matmul(), packed()); };
-  table[Op::head_linear].run = [](const OpCall& call) { ref::head_linear(call, neon_matmul()); };
+  table[Op::head_linear].run = [](const OpCall& call) { ref::head_linear(call, neon_matmul(), packed()); };
   table[Op::moe].run = [](const OpCall& call) { ref::moe(call, neon_matmul(), packed(), neon::gate); };
   table[Op::attention] = {.run = neon::attention, .scratch_bytes = neon::attention_scratch};
   table[Op::rms_norm].run = neon::rms_norm;

@@ -47,7 +47,7 @@ template <const MatmulTable& (*matmul)(), const PackedTable& (*packed)(), Kernel
 void overlay(KernelTable& table) {
   table[Op::linear].run = [](const OpCall& call) { ref::linear(call, matmul(), packed()); };
   table[Op::linear].run_group = [](const OpGroup& group) { ref::linear_group(group, matmul(), packed()); };
-  table[Op::head_linear].run = [](const OpCall& call) { ref::head_linear(call, matmul()); };
+  table[Op::head_linear].run = [](const OpCall& call) { ref::head_linear(call, matmul(), packed()); };
   table[Op::moe].run = [](const OpCall& call) { ref::moe(call, matmul(), packed(), avx2::gate); };
   table[Op::attention] = {.run = attention, .scratch_bytes = avx2::attention_scratch};
   table[Op::rms_norm].run = avx2::rms_norm;
