@@ -7,6 +7,7 @@
 namespace knapsack::bench {
 void register_matmul();
 void register_ops();
+void register_sampler();
 }  // namespace knapsack::bench
 
 int main(int argc, char** argv) {
@@ -17,5 +18,6 @@ int main(int argc, char** argv) {
              knapsack::isa_name(isa()), peak_gflops(), peak_read_gbps());
   register_matmul();
   register_ops();
+  register_sampler();
   benchmark::RunSpecifiedBenchmarks();
 }

@@ -4,10 +4,10 @@
 // on the other queries of the unit nor on the threads. A score is summed in the eight lanes of matmul.h, an output
 // column over positions in order.
 //
-// Written over F8, eight floats: the includer brings it with its functions (load8, store8, all8, fused, max8, exp8,
-// lane_sum, lane_max, store_first, signed_bytes, all_half), LoadF32 and LoadF16, and multiply_tile and store_lane_sums
-// of its tiles. Beyond that an instruction set says what it does in its own way by a class V, for which EightLanes is
-// the model:
+// Written over F8, eight floats: the includer brings it with its functions (load8, store8, all8, fused, max8, lane_sum,
+// lane_max, store_first, signed_bytes, all_half, and what eight_math.h is made of), LoadF32 and LoadF16, and
+// multiply_tile and store_lane_sums of its tiles. Beyond that an instruction set says what it does in its own way by a
+// class V, for which EightLanes is the model:
 //   tile_vectors                    how many queries a tile takes at most
 //   score(dtype, n), value(dtype, n)   the tiles for n queries: ScoreFn, ValueFn
 // Widths are multiples of 8, memory is 64-byte aligned. Included by attention_*.cc only; everything is in an unnamed
@@ -20,6 +20,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "kernels/eight_math.h"
 #include "kernels/kernel.h"
 
 namespace knapsack {

@@ -1,8 +1,8 @@
 // attention: paged_attention.h with NEON's vectors.
 #include "kernels/arm/kernels_neon.h"
-#include "kernels/arm/math_neon.h"
 #include "kernels/arm/tile_neon.h"
-#include "kernels/paged_attention.h"
+
+#include "kernels/paged_attention.h"  // after what it is written over
 
 namespace knapsack::neon {
 

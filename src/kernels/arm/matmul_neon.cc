@@ -8,6 +8,7 @@
 #include "kernels/arm/arm.h"
 #include "kernels/arm/decode_neon.h"
 #include "kernels/arm/tile_neon.h"
+#include "kernels/matmul_panels.h"
 
 namespace knapsack {
 namespace {
@@ -199,64 +200,41 @@ void decode_piece(const MatmulJob& job, std::int64_t row, std::int64_t col, std:
   for (; count % 8 != 0; ++count) out[count] = 0;
 }
 
-struct Piece {
-  std::int64_t col, count;  // columns of the piece
-  bool first, last;         // of the row's pieces
-  std::int64_t stride;      // vectors a row of partial sums
-};
-
+// Rows [r, r + 4) of the panel with T tokens from `token` on; those past the panel's last are not stored.
 template <int T>
-void tile(const MatmulJob& job, const Piece& piece, const float* w, std::int64_t row, std::int64_t rows,
-          std::int64_t token, float* partial) {
+void tile(const MatmulJob& job, const Piece& piece, std::int64_t r, std::int64_t token) {
+  const std::int64_t stride = piece.tokens();
+  float* partial = piece.partial + 8 * (r * stride + token - piece.token);
   F8 sum[4][T];
-  multiply_tile<LoadF32, T, true>(reinterpret_cast<const std::byte*>(w), matmul_stride * std::int64_t{sizeof(float)},
-                                  job.x + token * job.x_stride + piece.col, job.x_stride, piece.count,
-                                  piece.first ? nullptr : partial, piece.stride, sum);
+  multiply_tile<LoadF32, T, true>(reinterpret_cast<const std::byte*>(piece.panel + r * matmul_stride),
+                                  matmul_stride * std::int64_t{sizeof(float)}, job.x + token * job.x_stride + piece.col,
+                                  job.x_stride, piece.count, piece.first ? nullptr : partial, stride, sum);
   if (piece.last) {
+    const std::int64_t rows = std::min(tile_rows, piece.rows - r);
     for (int t = 0; t < T; ++t)
-      finish(job, token + t, row, rows, lane_sums(sum[0][t], sum[1][t], sum[2][t], sum[3][t]));
+      finish(job, token + t, piece.row + r, rows, lane_sums(sum[0][t], sum[1][t], sum[2][t], sum[3][t]));
     return;
   }
-  for (int r = 0; r < 4; ++r)
-    for (int t = 0; t < T; ++t) store8(partial + 8 * (r * piece.stride + t), sum[r][t]);
+  for (int i = 0; i < 4; ++i)
+    for (int t = 0; t < T; ++t) store8(partial + 8 * (i * stride + t), sum[i][t]);
 }
 
 constexpr std::array tiles = {tile<1>, tile<2>, tile<3>};
-
-// Rows [row, row + rows) of one panel for tokens [begin, end).
-void multiply_panel(const MatmulJob& job, std::int64_t row, std::int64_t rows, std::int64_t begin, std::int64_t end,
-                    float* panel, float* partial) {
-  const std::int64_t cut = job.cols <= matmul_depth ? job.cols : matmul_cut;
-  for (std::int64_t col = 0; col < job.cols; col += cut) {
-    const Piece piece{.col = col,
-                      .count = std::min(cut, job.cols - col),
-                      .first = col == 0,
-                      .last = col + cut >= job.cols,
-                      .stride = end - begin};
-    for (std::int64_t r = 0; r < rows; ++r) decode_piece(job, row + r, col, piece.count, panel + r * matmul_stride);
-    for (std::int64_t token = begin; token < end; token += tile_vectors) {
-      const auto width = static_cast<std::size_t>(std::min(tile_vectors, end - token));
-      for (std::int64_t r = 0; r < rows; r += tile_rows)
-        tiles[width - 1](job, piece, panel + r * matmul_stride, row + r, std::min(tile_rows, rows - r), token,
-                         partial + 8 * (r * piece.stride + token - begin));
-    }
-  }
-}
 
 void neon_rows(const MatmulJob& job, std::int64_t begin, std::int64_t end, std::span<float> scratch) {
   if (job.tokens <= tile_vectors) {
     const DotFn dot = format_table[static_cast<std::size_t>(job.dtype)].dot[static_cast<std::size_t>(job.tokens - 1)];
     if (dot != nullptr) return dot(job, begin, end);
   }
-  float* panel = scratch.data();
-  float* partial = panel + matmul_panel * matmul_stride;
-  // Rows that the last tile lacks are multiplied too, and not stored; they must only be defined.
-  if (end % tile_rows != 0) std::fill_n(panel, matmul_panel * matmul_stride, 0.0F);
-  for (std::int64_t token = 0; token < job.tokens; token += matmul_tokens) {
-    const std::int64_t last = std::min(token + matmul_tokens, job.tokens);
-    for (std::int64_t row = begin; row < end; row += matmul_panel)
-      multiply_panel(job, row, std::min(matmul_panel, end - row), token, last, panel, partial);
-  }
+  const auto decode = [&](std::int64_t row, std::int64_t col, std::int64_t count, float* out) {
+    decode_piece(job, row, col, count, out);
+  };
+  multiply_panels(job, begin, end, scratch, decode, [&](const Piece& piece) {
+    for (std::int64_t token = piece.token; token < piece.end; token += tile_vectors) {
+      const auto multiply = tiles[static_cast<std::size_t>(std::min(tile_vectors, piece.end - token) - 1)];
+      for (std::int64_t r = 0; r < piece.rows; r += tile_rows) multiply(job, piece, r, token);
+    }
+  });
 }
 
 // y += sum over R rows of x[r] * w[r], for one token; w rows are matmul_stride apart and filled up to eights.

@@ -51,6 +51,70 @@ KNAP_INLINE F8 fused_minus(F8 a, F8 b, F8 c) {
   return {vfmsq_f32(c.low, a.low, b.low), vfmsq_f32(c.high, a.high, b.high)};
 }
 
+// NEON's minimum and maximum keep a NaN.
+KNAP_INLINE F8 clamp8(F8 x, float least, float most) {
+  const auto clamp = [&](float32x4_t v) { return vminq_f32(vmaxq_f32(v, vdupq_n_f32(least)), vdupq_n_f32(most)); };
+  return {clamp(x.low), clamp(x.high)};
+}
+KNAP_INLINE F8 nearest8(F8 x) { return {vrndnq_f32(x.low), vrndnq_f32(x.high)}; }
+// x * 2^n for whole n, in two steps, so that results reach down to subnormals and up to infinity.
+KNAP_INLINE F8 times_power(F8 x, F8 n) {
+  const auto power = [](int32x4_t k) { return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(k, vdupq_n_s32(127)), 23)); };
+  const auto times = [&](float32x4_t v, float32x4_t by) {
+    const int32x4_t whole = vcvtnq_s32_f32(by);
+    const int32x4_t half = vshrq_n_s32(whole, 1);
+    return vmulq_f32(vmulq_f32(v, power(half)), power(vsubq_s32(whole, half)));
+  };
+  return {times(x.low, n.low), times(x.high, n.high)};
+}
+// Sine and cosine of r + n * pi/2 from those of r, s and c.
+KNAP_INLINE void turn_quadrants(F8 n, F8 s, F8 c, F8& sine, F8& cosine) {
+  const auto with_sign = [](float32x4_t v, int32x4_t quadrant) {
+    const int32x4_t sign = vshlq_n_s32(vandq_s32(quadrant, vdupq_n_s32(2)), 30);
+    return vreinterpretq_f32_s32(veorq_s32(vreinterpretq_s32_f32(v), sign));
+  };
+  const auto turn = [&](float32x4_t multiple, float32x4_t s4, float32x4_t c4, float32x4_t& sine4,
+                        float32x4_t& cosine4) {
+    const int32x4_t quadrant = vcvtnq_s32_f32(multiple);
+    const uint32x4_t odd = vtstq_s32(quadrant, vdupq_n_s32(1));
+    sine4 = with_sign(vbslq_f32(odd, c4, s4), quadrant);
+    cosine4 = with_sign(vbslq_f32(odd, s4, c4), vaddq_s32(quadrant, vdupq_n_s32(1)));
+  };
+  turn(n.low, s.low, c.low, sine.low, cosine.low);
+  turn(n.high, s.high, c.high, sine.high, cosine.high);
+}
+// Eight pairs (a, b) that lie side by side become (a * c - b * s, b * c + a * s).
+KNAP_INLINE void rotate_pairs(const float* from, float* to, F8 c, F8 s) {
+  const float32x4x2_t low = vld2q_f32(from);  // firsts and seconds apart
+  const float32x4x2_t high = vld2q_f32(from + 8);
+  const F8 a{low.val[0], high.val[0]};
+  const F8 b{low.val[1], high.val[1]};
+  const F8 first = a * c - b * s;
+  const F8 second = b * c + a * s;
+  vst2q_f32(to, {{first.low, second.low}});
+  vst2q_f32(to + 8, {{first.high, second.high}});
+}
+// Squares, summed in double in eight lanes; lanes i and i + 4 come together first, then i and i + 2.
+class Squares {
+ public:
+  KNAP_INLINE void add(F8 x) {
+    pair_[0] = add_squares(pair_[0], vget_low_f32(x.low));
+    pair_[1] = add_squares(pair_[1], vget_high_f32(x.low));
+    pair_[2] = add_squares(pair_[2], vget_low_f32(x.high));
+    pair_[3] = add_squares(pair_[3], vget_high_f32(x.high));
+  }
+  [[nodiscard]] KNAP_INLINE double sum() const {
+    return vaddvq_f64(vaddq_f64(vaddq_f64(pair_[0], pair_[2]), vaddq_f64(pair_[1], pair_[3])));
+  }
+
+ private:
+  static KNAP_INLINE float64x2_t add_squares(float64x2_t sum, float32x2_t x) {
+    const float64x2_t wide = vcvt_f64_f32(x);
+    return vfmaq_f64(sum, wide, wide);
+  }
+  std::array<float64x2_t, 4> pair_ = {vdupq_n_f64(0), vdupq_n_f64(0), vdupq_n_f64(0), vdupq_n_f64(0)};
+};
+
 // ((l0+l4)+(l2+l6)) + ((l1+l5)+(l3+l7)): the one order in which lanes are summed (matmul.h).
 KNAP_INLINE float lane_sum(F8 v) {
   const float32x4_t four = vaddq_f32(v.low, v.high);

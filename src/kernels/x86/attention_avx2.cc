@@ -1,6 +1,5 @@
 // attention: paged_attention.h with AVX2's vectors.
 #include "kernels/x86/kernels_avx2.h"
-#include "kernels/x86/math_avx2.h"
 #include "kernels/x86/tile_avx2.h"
 
 #include "kernels/paged_attention.h"  // after what it is written over

@@ -3,7 +3,6 @@
 #include <array>
 
 #include "kernels/x86/kernels_avx512.h"
-#include "kernels/x86/math_avx2.h"
 #include "kernels/x86/tile_avx2.h"
 
 #include "kernels/paged_attention.h"  // after what it is written over

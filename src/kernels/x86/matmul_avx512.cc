@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "kernels/matmul_panels.h"
 #include "kernels/x86/tile_avx2.h"
 #include "kernels/x86/x86.h"
 
@@ -12,12 +13,6 @@ namespace {
 
 constexpr int pairs = matmul_panel / 2;  // of rows
 constexpr std::int64_t most_tokens = 6;  // 24 sums, and the tokens' columns beside them
-
-struct Piece {
-  std::int64_t col, count;  // columns of the piece
-  bool first, last;         // of the row's pieces
-  std::int64_t stride;      // tokens a pair of partial sums
-};
 
 // Rows 2k and 2k + 1 of a decoded panel, from column c on.
 KNAP_INLINE __m512 two_rows(const float* panel, int k, std::int64_t c) {
@@ -35,46 +30,47 @@ KNAP_INLINE void multiply(const float* panel, std::int64_t c, const __m512 (&x)[
   }
 }
 
-// The panel from `row` on with T tokens from `token` on; only `rows` of its rows are the job's.
+// The panel with T tokens from `token` on.
 template <int T>
-void tile(const MatmulJob& job, const Piece& piece, const float* panel, std::int64_t row, std::int64_t rows,
-          std::int64_t token, float* partial) {
+void tile(const MatmulJob& job, const Piece& piece, std::int64_t token) {
+  const std::int64_t stride = piece.tokens();
+  float* partial = piece.partial + 16 * (token - piece.token);
   __m512 sums[pairs][T];
 #pragma GCC unroll 4
   for (int k = 0; k < pairs; ++k)
 #pragma GCC unroll 6
     for (int t = 0; t < T; ++t)
-      sums[k][t] = piece.first ? _mm512_setzero_ps() : _mm512_loadu_ps(partial + 16 * (k * piece.stride + t));
+      sums[k][t] = piece.first ? _mm512_setzero_ps() : _mm512_loadu_ps(partial + 16 * (k * stride + t));
   const float* from = job.x + token * job.x_stride + piece.col;
   __m512 x[T];
   std::int64_t c = 0;
   for (; c + 8 <= piece.count; c += 8) {
 #pragma GCC unroll 6
     for (int t = 0; t < T; ++t) x[t] = _mm512_broadcast_f32x8(_mm256_loadu_ps(from + t * job.x_stride + c));
-    multiply<T>(panel, c, x, sums);
+    multiply<T>(piece.panel, c, x, sums);
   }
   if (c < piece.count) {
     const __m256i mask = first_lanes(piece.count - c);
 #pragma GCC unroll 6
     for (int t = 0; t < T; ++t) x[t] = _mm512_broadcast_f32x8(_mm256_maskload_ps(from + t * job.x_stride + c, mask));
-    multiply<T>(panel, c, x, sums);
+    multiply<T>(piece.panel, c, x, sums);
   }
   if (!piece.last) {
 #pragma GCC unroll 4
     for (int k = 0; k < pairs; ++k)
 #pragma GCC unroll 6
-      for (int t = 0; t < T; ++t) _mm512_storeu_ps(partial + 16 * (k * piece.stride + t), sums[k][t]);
+      for (int t = 0; t < T; ++t) _mm512_storeu_ps(partial + 16 * (k * stride + t), sums[k][t]);
     return;
   }
 #pragma GCC unroll 2
   for (int half = 0; half < 2; ++half) {
     const std::int64_t at = tile_rows * half;
-    if (at >= rows) break;
+    if (at >= piece.rows) break;
 #pragma GCC unroll 6
     for (int t = 0; t < T; ++t) {
       const __m512 a = sums[2 * half][t];
       const __m512 b = sums[2 * half + 1][t];
-      finish(job, token + t, row + at, std::min(tile_rows, rows - at),
+      finish(job, token + t, piece.row + at, std::min(tile_rows, piece.rows - at),
              lane_sums(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1), _mm512_castps512_ps256(b),
                        _mm512_extractf32x8_ps(b, 1)));
     }
@@ -83,34 +79,15 @@ void tile(const MatmulJob& job, const Piece& piece, const float* panel, std::int
 
 constexpr std::array tiles = {tile<1>, tile<2>, tile<3>, tile<4>, tile<5>, tile<6>};
 
-// Rows [row, row + rows) of one panel for tokens [begin, end).
-void multiply_panel(const MatmulJob& job, std::int64_t row, std::int64_t rows, std::int64_t begin, std::int64_t end,
-                    float* panel, float* partial) {
-  const std::int64_t cut = job.cols <= matmul_depth ? job.cols : matmul_cut;
-  for (std::int64_t col = 0; col < job.cols; col += cut) {
-    const Piece piece{.col = col,
-                      .count = std::min(cut, job.cols - col),
-                      .first = col == 0,
-                      .last = col + cut >= job.cols,
-                      .stride = end - begin};
-    for (std::int64_t r = 0; r < rows; ++r) avx2_decode(job, row + r, col, piece.count, panel + r * matmul_stride);
-    for (std::int64_t token = begin; token < end; token += most_tokens)
-      tiles[static_cast<std::size_t>(std::min(most_tokens, end - token) - 1)](job, piece, panel, row, rows, token,
-                                                                              partial + 16 * (token - begin));
-  }
-}
-
 void rows(const MatmulJob& job, std::int64_t begin, std::int64_t end, std::span<float> scratch) {
   if (job.tokens <= tile_vectors) return avx2_matmul().rows(job, begin, end, scratch);
-  float* panel = scratch.data();
-  float* partial = panel + matmul_panel * matmul_stride;
-  // Rows that the last panel lacks are multiplied too, and not stored; they must only be defined.
-  if (end % matmul_panel != 0) std::fill_n(panel, matmul_panel * matmul_stride, 0.0F);
-  for (std::int64_t token = 0; token < job.tokens; token += matmul_tokens) {
-    const std::int64_t last = std::min(token + matmul_tokens, job.tokens);
-    for (std::int64_t row = begin; row < end; row += matmul_panel)
-      multiply_panel(job, row, std::min(matmul_panel, end - row), token, last, panel, partial);
-  }
+  const auto decode = [&](std::int64_t row, std::int64_t col, std::int64_t count, float* out) {
+    avx2_decode(job, row, col, count, out);
+  };
+  multiply_panels(job, begin, end, scratch, decode, [&](const Piece& piece) {
+    for (std::int64_t token = piece.token; token < piece.end; token += most_tokens)
+      tiles[static_cast<std::size_t>(std::min(most_tokens, piece.end - token) - 1)](job, piece, token);
+  });
 }
 
 }  // namespace
