@@ -84,6 +84,17 @@ Result<std::shared_ptr<const Tokenizer>> tokenizer_of(const Context& context, Se
   return session.tokenizer();
 }
 
+Result<std::vector<std::int32_t>> prompt_ids(const Session& session, const Tokenizer& tokenizer, std::string_view text,
+                                             bool special) {
+  const std::int64_t least = tokenizer.least_tokens(text);
+  if (least > session.ctx())
+    return usage_error(
+        "the prompt has more than {} tokens, the context holds {}; shorten the prompt or ask for a larger context "
+        "(--ctx)",
+        least - 1, session.ctx());
+  return tokenizer.encode(text, special);
+}
+
 Result<std::shared_ptr<const Tokenizer>> open_tokenizer(const Context& context, const std::string& path) {
   const Busy busy(loading(path), context.quiet);
   TRY(const ModelText text, read_model_text(path));

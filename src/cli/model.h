@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "bundle/bundle.h"
 #include "cli/commands/command.h"
@@ -37,6 +39,11 @@ Result<std::unique_ptr<Session>> start_session(const Context& context, std::shar
                                                const GenerationFlags& flags);
 // Waits for the tokenizer that a session loads beside its other work.
 Result<std::shared_ptr<const Tokenizer>> tokenizer_of(const Context& context, Session& session);
+
+// A prompt as ids; a usage error where it cannot fit into the session's context, before a text of many megabytes is
+// tokenized. special: as in Tokenizer::encode.
+Result<std::vector<std::int32_t>> prompt_ids(const Session& session, const Tokenizer& tokenizer, std::string_view text,
+                                             bool special);
 
 // A tokenizer without its model. path: a GGUF, a folder, or a tokenizer.json.
 Result<std::shared_ptr<const Tokenizer>> open_tokenizer(const Context& context, const std::string& path);

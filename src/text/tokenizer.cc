@@ -24,6 +24,10 @@ class BridgeTokenizer final : public Tokenizer {
     return take(ids);
   }
 
+  std::int64_t least_tokens(std::string_view text) const override {
+    return static_cast<std::int64_t>(knap_tokenizer_least_tokens(handle_, text.data(), text.size()));
+  }
+
   std::string decode(std::span<const std::int32_t> ids, bool skip_special) const override {
     const std::vector<std::uint32_t> unsigned_ids(ids.begin(), ids.end());  // a negative id becomes one that is absent
     knap_bytes out{};

@@ -24,6 +24,9 @@ class Tokenizer {
   // Special tokens that stand in the text are recognised as Hugging Face does. add_special: also those that the
   // post-processor adds (BOS ...). Text that is not UTF-8 is refused with the byte offset.
   [[nodiscard]] virtual Result<std::vector<std::int32_t>> encode(std::string_view text, bool add_special) const = 0;
+  // encode() gives no fewer: found by counting characters, so that a text far too long is known for one at once. 0
+  // where nothing can be said.
+  [[nodiscard]] virtual std::int64_t least_tokens(std::string_view text) const = 0;
   // Ids that the vocabulary does not have are skipped, as Hugging Face does.
   [[nodiscard]] virtual std::string decode(std::span<const std::int32_t> ids, bool skip_special) const = 0;
   [[nodiscard]] virtual std::string piece(

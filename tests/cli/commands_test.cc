@@ -160,6 +160,12 @@ TEST(Run, TheContextIsAContract) {
   const auto too_long = knapsack({"run", talker, "-p", "hello", "--ctx", "3"});
   expect_error(too_long, 2);
   EXPECT_NE(too_long.err.find("the prompt has 4 tokens, the context holds 3"), std::string::npos) << too_long.err;
+  std::string book;
+  while (book.size() < 1'000'000) book += "hello ";
+  const auto far_too_long = knapsack({"run", talker, "-f", "-", "--ctx", "64"}, book);
+  expect_error(far_too_long, 2);
+  EXPECT_NE(far_too_long.err.find("the prompt has more than "), std::string::npos) << far_too_long.err;
+  EXPECT_NE(far_too_long.err.find(", the context holds 64; shorten"), std::string::npos) << far_too_long.err;
   const auto exact = object_of(knapsack({"run", talker, "-p", "hello", "--ctx", "4", "--json"}));
   EXPECT_EQ(exact.at("completion_tokens").as_int64(), 0);
   EXPECT_EQ(exact.at("finish_reason").as_string(), "context");

@@ -23,6 +23,7 @@ class Letters final : public Tokenizer {
     for (const char c : text) ids.push_back(c - 'a');
     return ids;
   }
+  std::int64_t least_tokens(std::string_view) const override { return 0; }
   std::string decode(std::span<const std::int32_t> ids, bool) const override {
     std::string text;
     for (const auto id : ids)

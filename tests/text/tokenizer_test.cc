@@ -65,6 +65,10 @@ TEST_P(Vectors, EncodeDecodeAndStreamAsHuggingFace) {
     auto plain = tokenizer->encode(text, false);
     ASSERT_TRUE(plain.has_value());
     EXPECT_EQ(*plain, ids);
+    std::string many;
+    for (int i = 0; i < 40; ++i) many += text;
+    EXPECT_LE(tokenizer->least_tokens(text), static_cast<std::int64_t>(ids.size()));
+    EXPECT_LE(tokenizer->least_tokens(many), static_cast<std::int64_t>(tokenizer->encode(many, false)->size()));
     auto special = tokenizer->encode(text, true);
     ASSERT_TRUE(special.has_value());
     EXPECT_EQ(*special, ids_in(c.at("ids_with_special")));
@@ -73,6 +77,18 @@ TEST_P(Vectors, EncodeDecodeAndStreamAsHuggingFace) {
     EXPECT_EQ(streamed(tokenizer, ids, false), tokenizer->decode(ids, false));
     EXPECT_EQ(streamed(tokenizer, ids, true), tokenizer->decode(ids, true));
   }
+}
+
+TEST_P(Vectors, ALongTextHasManyTokens) {
+  const auto tokenizer = load(GetParam());
+  ASSERT_NE(tokenizer, nullptr);
+  for (const std::string word : {"word ", "\n\n<|im_end|>x", "我们", "\xD1\x84\xC3\xA9"}) {
+    std::string text;
+    while (text.size() < 3'000'000) text += word;
+    EXPECT_GT(tokenizer->least_tokens(text), 500) << word;
+  }
+  EXPECT_EQ(tokenizer->least_tokens(""), 0);
+  EXPECT_EQ(tokenizer->least_tokens("\xFF word"), 0);  // encode() says what is wrong
 }
 
 TEST_P(Vectors, ChatsRenderAndTokenizeAsTransformers) {

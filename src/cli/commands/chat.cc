@@ -128,7 +128,7 @@ class ChatCommand final : public Command {
     messages.push_back({"user", text});
     TRY(const std::string prompt, chat_prompt(session_->bundle(), messages));
     TRY(const auto tokenizer, tokenizer_of(context, *session_));
-    TRY(const auto ids, tokenizer->encode(prompt, false));
+    TRY(const auto ids, prompt_ids(*session_, *tokenizer, prompt, false));
     TRY(GenerateOptions options, flags_.resolve(&session_->bundle().defaults, tokenizer.get()));
     Interruptible interruptible;
     Streaming streaming(context.out, interruptible, prompt, context.json);

@@ -69,7 +69,7 @@ class RunCommand final : public Command {
       TRY(tokenizer, tokenizer_of(context, *session));
     }
     if (!ids_) {
-      TRY(ids, tokenizer->encode(text, !chat_));
+      TRY(ids, prompt_ids(*session, *tokenizer, text, !chat_));
     }
     TRY(const GenerateOptions options, flags_.resolve(nullptr, tokenizer.get()));
     flags_.warn_of_idle(options.sampler);

@@ -35,6 +35,7 @@ int32_t knap_tokenizer_open(const char* json, size_t len, const knap_tokenizer**
 void knap_tokenizer_close(const knap_tokenizer* tokenizer);
 int32_t knap_tokenizer_encode(const knap_tokenizer* tokenizer, const char* text, size_t len, bool add_special,
                               knap_ids* out, knap_bytes* error);
+uint64_t knap_tokenizer_least_tokens(const knap_tokenizer* tokenizer, const char* text, size_t len);
 int32_t knap_tokenizer_decode(const knap_tokenizer* tokenizer, const uint32_t* ids, size_t len, bool skip_special,
                               knap_bytes* out);
 int32_t knap_tokenizer_piece(const knap_tokenizer* tokenizer, uint32_t id, knap_bytes* out);  /* 1: no such id */

@@ -12,6 +12,12 @@ pub struct Handle {
     /// is_special by id, for the added tokens that are.
     special: Vec<u32>,
     largest_id: u32,
+    /// Characters of the longest token.
+    longest: u64,
+    /// By ASCII character: whether it is a token, so that no text loses it in an unknown one.
+    alone: [bool; 128],
+    /// Every byte beyond ASCII is a token, by GPT-2's letters for bytes or as <0xNN>.
+    all_bytes: bool,
 }
 
 /// C++ holds ids as int32.
@@ -26,7 +32,9 @@ fn open(json: &[u8]) -> Result<Handle, String> {
     library.with_truncation(None).map_err(|e| e.to_string())?;
     library.with_padding(None);
     let mut largest_id = 0;
+    let mut longest = 1;
     for (token, id) in library.get_vocab(true) {
+        longest = longest.max(token.chars().count() as u64);
         if id > LARGEST_ID {
             return Err(format!("vocabulary: token {token:?} has id {id}; ids go up to {LARGEST_ID}"));
         }
@@ -35,8 +43,26 @@ fn open(json: &[u8]) -> Result<Handle, String> {
     let added = library.get_added_vocabulary().get_added_tokens_decoder();
     let mut special: Vec<u32> = added.iter().filter(|(_, t)| t.special).map(|(id, _)| *id).collect();
     special.sort_unstable();
-    Ok(Handle { library, special, largest_id })
+    let known = |token: String| library.token_to_id(&token).is_some();
+    let alone = std::array::from_fn(|c| (c as u8).is_ascii_graphic() && known((c as u8 as char).to_string()));
+    let all_bytes =
+        (0x80..=0xFF).all(|b| known(format!("<0x{b:02X}>"))) || (0x80..=0xFF).all(|b| known(gpt2_letter(b)));
+    Ok(Handle { library, special, largest_id, longest, alone, all_bytes })
 }
+
+/// How a byte beyond ASCII stands in a byte-level vocabulary: as the character of its number where that can be seen.
+/// Those that cannot follow from U+0122 on, behind 34 that are ASCII.
+fn gpt2_letter(byte: u8) -> String {
+    let code = match byte {
+        0x80..=0xA0 => 0x122 + u32::from(byte - 0x80),
+        0xAD => 0x143,
+        _ => u32::from(byte),
+    };
+    char::from_u32(code).map(String::from).unwrap_or_default()
+}
+
+/// Normal forms of Unicode make one character of so many at most.
+const COMPOSED: u64 = 4;
 
 impl Handle {
     fn encode(&self, text: &[u8], add_special: bool) -> Result<Vec<u32>, String> {
@@ -44,6 +70,21 @@ impl Handle {
             .map_err(|e| format!("the text is not UTF-8: unexpected byte at offset {}", e.valid_up_to()))?;
         let encoding = self.library.encode_fast(text, add_special).map_err(|e| e.to_string())?;
         Ok(encoding.get_ids().to_vec())
+    }
+
+    /// White space does not count: special tokens may take any amount of it with them.
+    fn least_tokens(&self, text: &[u8]) -> u64 {
+        let Ok(text) = std::str::from_utf8(text) else { return 0 };
+        let mut seen = 0;
+        let mut beyond = 0;
+        for c in text.chars() {
+            if c.is_ascii() {
+                seen += u64::from(self.alone[c as usize]);
+            } else if self.all_bytes && !c.is_whitespace() {
+                beyond += 1;
+            }
+        }
+        (seen + beyond / COMPOSED).div_ceil(self.longest)
     }
 
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, String> {
@@ -110,6 +151,13 @@ pub unsafe extern "C" fn knap_tokenizer_encode(
             1
         }
     }
+}
+
+/// # Safety
+/// As in bridge.h.
+#[no_mangle]
+pub unsafe extern "C" fn knap_tokenizer_least_tokens(handle: *const Handle, text: *const u8, len: usize) -> u64 {
+    (*handle).least_tokens(lent(text, len))
 }
 
 /// # Safety
