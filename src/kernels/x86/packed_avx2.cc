@@ -8,6 +8,7 @@ namespace {
 struct Vector : OnePanel {
   static constexpr int tokens = 4;
   static constexpr int vectors = 2;
+  static constexpr bool opens = true;
   static constexpr bool dots = false;
 };
 

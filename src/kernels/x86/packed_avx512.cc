@@ -8,11 +8,13 @@ namespace {
 struct Two : TwoPanels {
   static constexpr int tokens = 8;
   static constexpr int vectors = 1;
+  static constexpr bool opens = false;
   static constexpr bool dots = false;
 };
 struct One : OnePanel {
   static constexpr int tokens = 2;
   static constexpr int vectors = 1;
+  static constexpr bool opens = false;
   static constexpr bool dots = false;
 };
 

@@ -8,12 +8,14 @@ namespace {
 struct Two : TwoPanels {
   static constexpr int tokens = 8;
   static constexpr int vectors = 1;
+  static constexpr bool opens = false;
   static constexpr bool dots = true;
   static KNAP_INLINE Ints dot(Ints sum, Ints codes, Ints q) { return _mm512_dpbusd_epi32(sum, codes, q); }
 };
 struct One : OnePanel {
   static constexpr int tokens = 2;
   static constexpr int vectors = 1;
+  static constexpr bool opens = false;
   static constexpr bool dots = true;
   static KNAP_INLINE Ints dot(Ints sum, Ints codes, Ints q) { return _mm256_dpbusd_epi32(sum, codes, q); }
 };

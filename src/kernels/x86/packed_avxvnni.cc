@@ -8,6 +8,7 @@ namespace {
 struct Vector : OnePanel {
   static constexpr int tokens = 4;
   static constexpr int vectors = 2;
+  static constexpr bool opens = false;
   static constexpr bool dots = true;
   static KNAP_INLINE Ints dot(Ints sum, Ints codes, Ints q) { return _mm256_dpbusd_avx_epi32(sum, codes, q); }
 };

@@ -2,16 +2,17 @@
 // Included by the packed_*.cc files only, each of which says what its V are and is compiled for its own ISA.
 //
 // A V has the types Ints and Floats, `panels`, `tokens` and `vectors` (at most of a tile, so that sums and results fill
-// the registers), `dots` and, where that is true, dot(sum, codes, q): sum + four products of unsigned codes with signed
-// q in each 32-bit lane. Where it is false maddubs multiplies and adds pairs in int16. How many such products fit there
-// before they must be widened: 127 * 2 * (2^bits - 1) each, so 8 of 4 bits, 4 of 5, 2 of 6; signed bytes go as |code| *
-// (q with code's sign), 127 * 128 * 2, one. For dot() signed bytes become unsigned by adding 128, and sums begin with
-// -128 * sum of q (PackedInput::base).
+// the registers), `opens` (many tokens: codes are made bytes once for all of them) and `dots` and, where that is true,
+// dot(sum, codes, q): sum + four products of unsigned codes with signed q in each 32-bit lane. Where it is false
+// maddubs multiplies and adds pairs in int16. How many such products fit there before they must be widened: 127 * 2 *
+// (2^bits - 1) each, so 8 of 4 bits, 4 of 5, 2 of 6; signed bytes go as |code| * (q with code's sign), 127 * 128 * 2,
+// one. For dot() signed bytes become unsigned by adding 128, and sums begin with -128 * sum of q (PackedInput::base).
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <utility>
 
 #include "kernels/packed.h"
 #include "kernels/x86/avx2.h"
@@ -19,14 +20,16 @@
 namespace knapsack {
 namespace {  // NOLINT(google-build-namespaces): avx2.h says why
 
-// A vector of one panel, in AVX2's instructions; a V adds `tokens`, `vectors`, `dots` and dot(). `next` is what lies
-// between two panels, which one has no need of.
+// A vector of one panel, in AVX2's instructions; a V adds `tokens`, `vectors`, `opens`, `dots` and dot(). `next` is
+// what lies between two panels, which one has no need of.
 struct OnePanel {
   using Ints = __m256i;
   using Floats = __m256;
   static constexpr int panels = 1;
   static KNAP_INLINE Ints load(const std::byte* p, std::int64_t /*next*/) { return load_32_bytes(p); }
   static KNAP_INLINE Floats load_factors(const std::byte* p, std::int64_t /*next*/) { return load_halves(p); }
+  static KNAP_INLINE void keep(std::byte* p, Ints v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
+  static KNAP_INLINE void keep_rows(float* p, Floats v) { _mm256_storeu_ps(p, v); }
   static KNAP_INLINE Ints bytes(char v) { return _mm256_set1_epi8(v); }
   static KNAP_INLINE Ints lanes(std::int32_t v) { return _mm256_set1_epi32(v); }
   static KNAP_INLINE Ints zeros() { return _mm256_setzero_si256(); }
@@ -46,6 +49,7 @@ struct OnePanel {
   static KNAP_INLINE Floats to_floats(Ints a) { return _mm256_cvtepi32_ps(a); }
   static KNAP_INLINE Floats all(const float* v) { return _mm256_broadcast_ss(v); }
   static KNAP_INLINE Floats none() { return _mm256_setzero_ps(); }
+  static KNAP_INLINE Floats load_rows(const float* p) { return _mm256_loadu_ps(p); }
   static KNAP_INLINE Floats multiply(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
   static KNAP_INLINE Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
   // The first `count` rows, plus those of bias and then those of residual where there are such.
@@ -86,12 +90,51 @@ KNAP_INLINE typename V::Ints four_of(const std::int8_t* q, int v) {
   return V::lanes(load_unaligned<std::int32_t>(reinterpret_cast<const std::byte*>(q) + 4 * v));
 }
 
-// What a tile multiplies: P vectors of panels, `next` bytes between two panels, with T tokens, `stride` bytes apart.
-template <class V, int P>
-struct Codes {
+// What a tile multiplies, as it is packed: P vectors of panels, `next` bytes between two panels.
+template <class V, int P, int bits, int groups, bool min>
+struct Packed {
+  static constexpr PackedKind kind{.bits = bits, .groups = groups, .min = min};
+  static constexpr std::int64_t block_bytes = kind.block_bytes();
   const std::byte* at;
   std::int64_t next;
   [[nodiscard]] KNAP_INLINE const std::byte* vector(int i) const { return at + i * V::panels * next; }
+  template <int v>
+  [[nodiscard]] KNAP_INLINE typename V::Ints codes(int i) const {
+    return codes_of<V, bits, v>(vector(i), next);
+  }
+  [[nodiscard]] KNAP_INLINE typename V::Floats factors(int i, int which) const {
+    return V::load_factors(vector(i) + kind.code_bytes() + 16 * which, next);
+  }
+};
+
+// The same opened: every code a byte and every factor a float, so that nothing is left to do for a token but to
+// multiply. Vectors of 32 bytes, those of the P panels side by side: the codes, the
+// scales, the mins.
+template <class V, int P, int bits, int groups, bool min>
+struct Opened {
+  static constexpr int vectors = 8;
+  static constexpr std::int64_t block_bytes = std::int64_t{32} * P * (vectors + groups * (min ? 2 : 1));
+  const std::byte* at;
+  [[nodiscard]] static constexpr std::int64_t place(int vector, int i) { return std::int64_t{32} * (P * vector + i); }
+  template <int v>
+  [[nodiscard]] KNAP_INLINE typename V::Ints codes(int i) const {
+    return V::load(at + place(v, i), 0);
+  }
+  [[nodiscard]] KNAP_INLINE typename V::Floats factors(int i, int which) const {
+    return V::load_rows(reinterpret_cast<const float*>(at + place(vectors + which, i)));
+  }
+
+  // `count` blocks from those that are packed.
+  static void open(Packed<V, P, bits, groups, min> from, std::int64_t count, std::byte* to) {
+    for (; count > 0; --count, from.at += from.block_bytes, to += block_bytes)
+#pragma GCC unroll 2
+      for (int i = 0; i < P; ++i) {
+        [&]<int... v>(std::integer_sequence<int, v...>) { (V::keep(to + place(v, i), from.template codes<v>(i)), ...); }
+        (std::make_integer_sequence<int, 8>{});
+        for (int which = 0; which < groups * (min ? 2 : 1); ++which)
+          V::keep_rows(reinterpret_cast<float*>(to + place(vectors + which, i)), from.factors(i, which));
+      }
+  }
 };
 
 // Says that a vector is made here, in a register. Left alone, compilers put off the additions of a whole block, so that
@@ -106,14 +149,13 @@ KNAP_INLINE void settle(typename V::Ints& vector) {
 }
 
 // Pairs of products, or sums of four, of vector v with T tokens added to those before; `first`: there are none.
-template <class V, int bits, int P, int T, int v, bool first>
-KNAP_INLINE void multiply(const Codes<V, P>& codes, const std::int8_t* q, std::int64_t stride,
-                          typename V::Ints (&sums)[P][T]) {
+template <class V, int bits, int P, int T, int v, bool first, class From>
+KNAP_INLINE void multiply(const From& from, const std::int8_t* q, std::int64_t stride, typename V::Ints (&sums)[P][T]) {
   typename V::Ints w[P];
   typename V::Ints size[P];
 #pragma GCC unroll 2
   for (int i = 0; i < P; ++i) {
-    w[i] = codes_of<V, bits, v>(codes.vector(i), codes.next);
+    w[i] = from.template codes<v>(i);
     if constexpr (V::dots && bits == 8) w[i] = V::flip(w[i], V::bytes(-128));
     size[i] = bits == 8 && !V::dots ? V::magnitude(w[i]) : w[i];
   }
@@ -135,25 +177,24 @@ KNAP_INLINE void multiply(const Codes<V, P>& codes, const std::int8_t* q, std::i
 }
 
 // `count` vectors from `first` on, one after the other; `fresh`: sums hold nothing yet.
-template <class V, int bits, int P, int T, int first, int count, bool fresh>
-KNAP_INLINE void multiply_run(const Codes<V, P>& codes, const std::int8_t* q, std::int64_t stride,
+template <class V, int bits, int P, int T, int first, int count, bool fresh, class From>
+KNAP_INLINE void multiply_run(const From& from, const std::int8_t* q, std::int64_t stride,
                               typename V::Ints (&sums)[P][T]) {
-  multiply<V, bits, P, T, first, fresh>(codes, q, stride, sums);
-  if constexpr (count > 1) multiply_run<V, bits, P, T, first + 1, count - 1, false>(codes, q, stride, sums);
+  multiply<V, bits, P, T, first, fresh>(from, q, stride, sums);
+  if constexpr (count > 1) multiply_run<V, bits, P, T, first + 1, count - 1, false>(from, q, stride, sums);
 }
 
 // sums[i][t] = the products of vectors [first, first + count) with T tokens, in int32 by row; those of dot() are added
 // to what is there.
-template <class V, int bits, int P, int T, int first, int count, bool fresh = true>
-KNAP_INLINE void products(const Codes<V, P>& codes, const std::int8_t* q, std::int64_t stride,
-                          typename V::Ints (&sums)[P][T]) {
+template <class V, int bits, int P, int T, int first, int count, bool fresh = true, class From>
+KNAP_INLINE void products(const From& from, const std::int8_t* q, std::int64_t stride, typename V::Ints (&sums)[P][T]) {
   if constexpr (V::dots) {
-    multiply_run<V, bits, P, T, first, count, false>(codes, q, stride, sums);
+    multiply_run<V, bits, P, T, first, count, false>(from, q, stride, sums);
   } else {
     constexpr int fit = bits == 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 1;
     constexpr int run = fit < count ? fit : count;
     typename V::Ints pairs[P][T];
-    multiply_run<V, bits, P, T, first, run, true>(codes, q, stride, pairs);
+    multiply_run<V, bits, P, T, first, run, true>(from, q, stride, pairs);
 #pragma GCC unroll 2
     for (int i = 0; i < P; ++i)
 #pragma GCC unroll 8
@@ -162,30 +203,34 @@ KNAP_INLINE void products(const Codes<V, P>& codes, const std::int8_t* q, std::i
         sums[i][t] = fresh ? wide : V::add(sums[i][t], wide);
         if constexpr (count > run) settle<V>(sums[i][t]);
       }
-    if constexpr (count > run) products<V, bits, P, T, first + run, count - run, false>(codes, q, stride, sums);
+    if constexpr (count > run) products<V, bits, P, T, first + run, count - run, false>(from, q, stride, sums);
   }
 }
 
-// P vectors of panels with T tokens from `token` on.
-template <class V, int bits, int groups, bool min, int P, int T>
-KNAP_INLINE void tile(const PackedJob& job, std::int64_t panel, std::int64_t token) {
-  constexpr PackedKind kind{.bits = bits, .groups = groups, .min = min};
+// Blocks [first, last) of P vectors of panels with T tokens from `token` on; `from`: block `first`. Unless `fresh`, y
+// holds what the blocks before gave.
+template <class V, int bits, int groups, bool min, int P, int T, bool fresh, class From>
+KNAP_INLINE void tile(const PackedJob& job, From from, std::int64_t first, std::int64_t last, std::int64_t panel,
+                      std::int64_t token) {
   const std::int64_t cols = job.w->cols;
   const std::int64_t blocks = cols / packed_block;
-  const std::int64_t next = job.w->panel_bytes();
-  Codes<V, P> codes{.at = job.w->data.get() + panel * next, .next = next};
-  const std::int8_t* q = job.x.q + token * cols;
+  const std::int8_t* q = job.x.q + token * cols + first * packed_block;
   const float* d = job.x.d + token * blocks;
   const float* side = job.x.side + token * blocks * groups;
   typename V::Floats y[P][T];
 #pragma GCC unroll 2
   for (int i = 0; i < P; ++i)
 #pragma GCC unroll 8
-    for (int t = 0; t < T; ++t) y[i][t] = V::none();
-  for (std::int64_t b = 0; b < blocks; ++b, codes.at += kind.block_bytes(), q += packed_block) {
+    for (int t = 0; t < T; ++t)
+      if constexpr (fresh) {
+        y[i][t] = V::none();
+      } else {
+        y[i][t] = V::load_rows(job.y + (token + t) * job.y_stride + (panel + i * V::panels) * packed_rows);
+      }
+  for (std::int64_t b = first; b < last; ++b, from.at += from.block_bytes, q += packed_block) {
     if constexpr (T == 1) {
       for (int of = 0; of < P * V::panels; ++of)
-        for (int at = 0; at < kind.block_bytes(); at += 64) __builtin_prefetch(codes.at + of * next + 1536 + at);
+        for (int at = 0; at < from.block_bytes; at += 64) __builtin_prefetch(from.at + of * from.next + 1536 + at);
     }
 #pragma GCC unroll 2
     for (int g = 0; g < groups; ++g) {
@@ -198,15 +243,15 @@ KNAP_INLINE void tile(const PackedJob& job, std::int64_t panel, std::int64_t tok
             sums[i][t] = bits == 8 ? V::lanes(job.x.base[((token + t) * blocks + b) * groups + g]) : V::zeros();
       }
       if constexpr (groups == 1) {
-        products<V, bits, P, T, 0, 8>(codes, q, cols, sums);
+        products<V, bits, P, T, 0, 8>(from, q, cols, sums);
       } else if (g == 0) {
-        products<V, bits, P, T, 0, 4>(codes, q, cols, sums);
+        products<V, bits, P, T, 0, 4>(from, q, cols, sums);
       } else {
-        products<V, bits, P, T, 4, 4>(codes, q, cols, sums);
+        products<V, bits, P, T, 4, 4>(from, q, cols, sums);
       }
       typename V::Floats scale[P];
 #pragma GCC unroll 2
-      for (int i = 0; i < P; ++i) scale[i] = V::load_factors(codes.vector(i) + kind.code_bytes() + 16 * g, next);
+      for (int i = 0; i < P; ++i) scale[i] = from.factors(i, g);
 #pragma GCC unroll 8
       for (int t = 0; t < T; ++t) {
         const typename V::Floats step = V::all(d + t * blocks + b);
@@ -215,9 +260,8 @@ KNAP_INLINE void tile(const PackedJob& job, std::int64_t panel, std::int64_t tok
         for (int i = 0; i < P; ++i) {
           const typename V::Floats sum = V::to_floats(sums[i][t]);
           if constexpr (min) {
-            const std::byte* mins = codes.vector(i) + kind.code_bytes() + 16 * (groups + g);
             y[i][t] = V::fma(V::multiply(sum, step), scale[i], y[i][t]);
-            y[i][t] = V::fma(more, V::load_factors(mins, next), y[i][t]);
+            y[i][t] = V::fma(more, from.factors(i, groups + g), y[i][t]);
           } else {
             y[i][t] = V::fma(V::fma(sum, step, more), scale[i], y[i][t]);
           }
@@ -228,11 +272,58 @@ KNAP_INLINE void tile(const PackedJob& job, std::int64_t panel, std::int64_t tok
   for (int i = 0; i < P; ++i) {
     const std::int64_t row = (panel + i * V::panels) * packed_rows;
     const std::int64_t count = std::min(V::panels * packed_rows, job.w->rows - row);
-    const float* bias = job.bias != nullptr ? job.bias + row : nullptr;
+    const bool done = last == blocks;
+    const float* bias = done && job.bias != nullptr ? job.bias + row : nullptr;
     for (int t = 0; t < T; ++t) {
       const std::int64_t at = (token + t) * job.y_stride + row;
-      V::store(job.y + at, bias, job.residual != nullptr ? job.residual + at : nullptr, count, y[i][t]);
+      V::store(job.y + at, bias, done && job.residual != nullptr ? job.residual + at : nullptr, count, y[i][t]);
     }
+  }
+}
+
+template <class V, int bits, int groups, bool min, int P, int T>
+KNAP_INLINE void tile(const PackedJob& job, std::int64_t panel, std::int64_t token) {
+  const std::int64_t next = job.w->panel_bytes();
+  const Packed<V, P, bits, groups, min> from{.at = job.w->data.get() + panel * next, .next = next};
+  tile<V, bits, groups, min, P, T, true>(job, from, 0, job.w->cols / packed_block, panel, token);
+}
+
+// A function of its own: in the loops around it compilers keep its sums in memory.
+template <class V, int bits, int groups, bool min, bool fresh, class From>
+__attribute__((noinline)) void opened_tile(const PackedJob& job, From from, std::int64_t first, std::int64_t last,
+                                           std::int64_t panel, std::int64_t token) {
+  tile<V, bits, groups, min, V::vectors, V::tokens, fresh>(job, from, first, last, panel, token);
+}
+
+// Codes of 5 and 6 bits: those of 4 are read with one or two instructions, those of 8 with none.
+template <class V, int bits>
+constexpr bool opens = V::opens && (bits == 5 || bits == 6);
+
+// Panels that are opened pay from so many tokens on, and stay in the first cache, beside what is read of the tokens.
+constexpr std::int64_t open_tokens = 16;
+constexpr std::int64_t open_bytes = 20480;
+
+// The first `tokens`, a multiple of V::tokens, with V::vectors panels that are all there. What is too long for the
+// cache is opened and multiplied in parts, with the sums of the parts before in y.
+template <class V, int bits, int groups, bool min>
+void open_panels(const PackedJob& job, std::int64_t panel, std::int64_t tokens) {
+  using Open = Opened<V, V::vectors, bits, groups, min>;
+  constexpr std::int64_t most = open_bytes / Open::block_bytes;
+  alignas(64) std::array<std::byte, most * Open::block_bytes> opened;
+  const std::int64_t blocks = job.w->cols / packed_block;
+  const std::int64_t next = job.w->panel_bytes();
+  const std::int64_t parts = (blocks + most - 1) / most;
+  Packed<V, V::vectors, bits, groups, min> from{.at = job.w->data.get() + panel * next, .next = next};
+  std::int64_t first = 0;
+  for (std::int64_t part = 1; part <= parts; ++part) {
+    const std::int64_t last = blocks * part / parts;
+    Open::open(from, last - first, opened.data());
+    const auto tile_of =
+        part == 1 ? opened_tile<V, bits, groups, min, true, Open> : opened_tile<V, bits, groups, min, false, Open>;
+    for (std::int64_t token = 0; token < tokens; token += V::tokens)
+      tile_of(job, Open{opened.data()}, first, last, panel, token);
+    from.at += (last - first) * from.block_bytes;
+    first = last;
   }
 }
 
@@ -252,8 +343,12 @@ void panels_of(const PackedJob& job, std::int64_t begin, std::int64_t end) {
     constexpr std::int64_t both = V::vectors * V::panels;
     const std::int64_t whole = job.tokens / V::tokens * V::tokens;
     for (; whole > 0 && begin + both <= end; begin += both) {
-      for (std::int64_t token = 0; token < whole; token += V::tokens)
-        tile<V, bits, groups, min, V::vectors, V::tokens>(job, begin, token);
+      if (opens<V, bits> && whole >= open_tokens && (begin + both) * packed_rows <= job.w->rows) {
+        if constexpr (opens<V, bits>) open_panels<V, bits, groups, min>(job, begin, whole);
+      } else {
+        for (std::int64_t token = 0; token < whole; token += V::tokens)
+          tile<V, bits, groups, min, V::vectors, V::tokens>(job, begin, token);
+      }
       for (std::int64_t i = 0; whole < job.tokens && i < both; i += V::panels)
         all_tokens<V, bits, groups, min, V::tokens - 1>(job, begin + i, whole);
     }

@@ -44,6 +44,7 @@ struct TwoPanels {
   static KNAP_INLINE Floats to_floats(Ints a) { return _mm512_cvtepi32_ps(a); }
   static KNAP_INLINE Floats all(const float* v) { return _mm512_set1_ps(*v); }
   static KNAP_INLINE Floats none() { return _mm512_setzero_ps(); }
+  static KNAP_INLINE Floats load_rows(const float* p) { return _mm512_loadu_ps(p); }
   static KNAP_INLINE Floats multiply(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
   static KNAP_INLINE Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
   static KNAP_INLINE void store(float* out, const float* bias, const float* residual, std::int64_t count, Floats y) {
