@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/choices.h"
 #include "kernels/matmul.h"
 #include "kernels/native.h"
 #include "kernels/packed.h"
@@ -78,6 +79,7 @@ void integers(benchmark::State& state, DType dtype, const Shape& shape, std::int
   do {
     packed.push_back(pack(packed_table(isa()), dtype, weights.data(), shape.rows, shape.cols, pool()));
     if (packed.back() == nullptr) return state.SkipWithError("cannot be packed");
+    packed.back()->choice = Choices::built_in().packed(isa(), packed.back()->kind);
   } while (std::ssize(packed) < copies_of(packed[0]->bytes(), tokens));
   const PackedKind& kind = packed[0]->kind;
   const auto x = testing::random_floats(tokens * shape.cols, 2);

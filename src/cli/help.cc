@@ -29,6 +29,7 @@ struct Variable {
 };
 constexpr Variable variables[] = {
     {"KNAPSACK_ISA", "which kernels to use: `scalar`, `avx2`, ... (default: the fastest the processor has)"},
+    {"KNAPSACK_CHOICES", "a table of how kernels go about it (`tune`); empty: what is built in"},
     {"NO_COLOR", "when set, no colours even on a terminal"},
     {"KNAPSACK_HISTORY", "where `chat` keeps its history; empty: nowhere"},
 };

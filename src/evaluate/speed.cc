@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "kernels/native.h"
 #include "program/executor.h"
 #include "program/pack.h"
 #include "runtime/sampler.h"
@@ -211,8 +210,8 @@ class Measurement {
       runners_.push_back(std::move(runner));
     }
     if (!options_.exact) {
-      TRY(model.packed, pack_weights(*model.bundle.prefill, packed_table(isa), runners_.back()->pool(),
-                                     memory_for_weights(model.kv)));
+      TRY(model.packed,
+          pack_weights(*model.bundle.prefill, isa, runners_.back()->pool(), memory_for_weights(model.kv)));
     }
     for (const auto& runner : runners_) TRY_VOID(runner->bind(isa));
     return {};

@@ -170,7 +170,10 @@ std::int64_t packed_bytes(const Weight& weight) {
   const std::optional<PackedKind> kind = packed_kind(weight.dtype);
   const auto dimensions = weight.shape.size();
   if (!kind || dimensions < 2 || weight.cols() % packed_block != 0) return 0;
-  const PackedMatrix one{.kind = *kind, .rows = weight.shape[dimensions - 2], .cols = weight.cols(), .data = nullptr};
+  PackedMatrix one;
+  one.kind = *kind;
+  one.rows = weight.shape[dimensions - 2];
+  one.cols = weight.cols();
   return one.bytes() * (dimensions == 3 ? weight.shape[0] : 1);
 }
 
@@ -257,10 +260,12 @@ void packed_matmul(const PackedTable& table, std::span<const PackedJob> jobs, Th
     products += job.tokens * job.w->rows * job.w->cols;
   }
   if (products == 0) return;
-  // As in matmul(): pieces worth handing out, and eight a thread at most.
+  // As in matmul(): pieces worth handing out, and so many a thread at most as are chosen.
   constexpr std::int64_t piece_products = 131072;
   const std::int64_t worth = std::max<std::int64_t>(1, piece_products * total / products);
-  const std::int64_t grain = std::max(worth, total / (std::int64_t{8} * pool.size()));
+  const PackedChoice& choice = jobs.front().w->choice;
+  const std::int64_t pieces = jobs.front().tokens == 1 ? choice.pieces_one : choice.pieces_many;
+  const std::int64_t grain = std::max(worth, total / (pieces * pool.size()));
   pool.parallel_for(total, grain, [&](std::int64_t begin, std::int64_t end, int) {
     std::int64_t base = 0;
     for (const PackedJob& job : jobs) {

@@ -47,9 +47,19 @@ struct PackedKind {
   [[nodiscard]] constexpr int side_factor() const { return min ? 1 : -zero; }
 };
 
+// What may be chosen of how a matrix is multiplied (choices.h); the result has the same bits for any of it.
+struct PackedChoice {
+  std::int64_t ahead = 0;        // one token: bytes that weights are fetched ahead of their use; 0: the processor's own
+  std::int64_t pieces_one = 1;   // one token, and many: pieces a thread at most that a product is cut into, for others
+  std::int64_t pieces_many = 1;  // to take when it is held up
+  std::int64_t vectors = 1;      // many tokens: at most so many vectors of panels share what is loaded of the tokens
+  std::int64_t tiles = 16;       // many tokens: the fewest for which AMX's tiles are used
+};
+
 // One matrix [rows, cols]; rows are filled up to whole panels with zeros.
 struct PackedMatrix {
   PackedKind kind;
+  PackedChoice choice{};
   std::int64_t rows = 0, cols = 0;
   std::shared_ptr<std::byte[]> data;  // its own, or a part of what several share
   [[nodiscard]] std::int64_t panels() const { return (rows + packed_rows - 1) / packed_rows; }
@@ -118,6 +128,8 @@ struct PackedTable {
   void (*round)(const float* x, std::int64_t cols, const PackedKind& kind, const PackedInput& out);
   // All tokens of panels [begin, end).
   void (*panels)(const PackedJob& job, std::int64_t begin, std::int64_t end);
+  // What of PackedChoice makes a difference to `panels`.
+  bool fetches = false, two_vectors = false, tiles = false;
 };
 const PackedTable& scalar_packed();
 

@@ -74,7 +74,7 @@ struct Input {
 
 // The panels of a matrix, or none where `store` says that they do not fit, which they do.
 PackedMatrix panels_by(const PackedTable& table, const PackedKind& kind) {
-  PackedMatrix w{.kind = kind, .rows = rows, .cols = cols, .data = nullptr};
+  PackedMatrix w{.kind = kind, .choice = {.ahead = 1024, .vectors = 2}, .rows = rows, .cols = cols, .data = nullptr};
   const auto bytes = static_cast<std::size_t>(w.bytes());
   w.data = std::make_unique<std::byte[]>(bytes);
   Numbers numbers;

@@ -8,6 +8,8 @@
 #include "base/limits.h"
 #include "base/mmap.h"
 #include "base/numa.h"
+#include "kernels/choices.h"
+#include "kernels/native.h"
 
 namespace knapsack {
 namespace {
@@ -72,8 +74,10 @@ std::int64_t memory_for_weights(const KvCache& kv) {
   return static_cast<std::int64_t>(memory_limit()) - static_cast<std::int64_t>(kv.bytes()) - rest;
 }
 
-Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, const PackedTable& table, ThreadPool& pool,
+Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, Isa isa, ThreadPool& pool,
                                                     std::int64_t most, const MemorySource& memory) {
+  TRY(const Choices choices, Choices::in_use());
+  const PackedTable& table = packed_table(isa);
   auto packed = std::make_unique<PackedWeights>();
   std::vector<Packable> weights = packable(program);
   const auto bytes = [&] {
@@ -109,6 +113,7 @@ Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, cons
       for (std::int64_t i = 0; i < each.count; ++i) {
         auto matrix = pack(table, w->dtype, each.at(i), each.rows, w->cols(), pool, {all, next + i * size});
         if (matrix == nullptr) break;
+        matrix->choice = choices.packed(isa, matrix->kind);
         matrices.push_back(std::move(*matrix));
       }
       if (std::ssize(matrices) < each.count) continue;  // the next one takes its place

@@ -36,8 +36,8 @@ std::int64_t memory_for_weights(const KvCache& kv);
 // Those matrices packed; the mapped file's pages they were read from are let go. The others stay as they are and are
 // multiplied as floats. most: bytes that all packed forms may take together; where they would take more, or
 // `memory` has not so much, experts are left in the file (PackedWeights::left), of which only those that are chosen are
-// read. A failure is out of memory.
-Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, const PackedTable& table, ThreadPool& pool,
+// read. An error: out of memory, or a table of the user's choices (kernels/choices.h) that cannot be read.
+Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, Isa isa, ThreadPool& pool,
                                                     std::int64_t most, const MemorySource& memory = huge_memory);
 
 }  // namespace knapsack

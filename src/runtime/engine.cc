@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mmap.h"
-#include "kernels/native.h"
 #include "program/pack.h"
 
 namespace knapsack {
@@ -108,7 +107,7 @@ Result<void> Engine::start(Isa isa, const EngineOptions& options) {
   if (options.load_tokenizer) load_tokenizer();
   prefetch_ = std::jthread([bundle = bundle_](const std::stop_token& stop) { prefetch(*bundle, stop); });
   if (!options.exact) {
-    TRY(packed_, pack_weights(*bundle_->prefill, packed_table(isa), *pool_, memory_for_weights(kv_)));
+    TRY(packed_, pack_weights(*bundle_->prefill, isa, *pool_, memory_for_weights(kv_)));
     if (const auto left = packed_->left(); !left.empty()) {
       const std::int64_t bytes = std::accumulate(left.begin(), left.end(), std::int64_t{0},
                                                  [](std::int64_t sum, const Weight* w) { return sum + w->bytes(); });

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/json.h"
+#include "kernels/choices.h"
 #include "support/support.h"
 
 namespace knapsack {
@@ -68,6 +69,41 @@ TEST(Devices, UsageErrors) {
   }
 }
 
+TEST(Tune, UsageErrors) {
+  for (const auto& words : std::vector<std::vector<std::string>>{
+           {"tune", "more"}, {"tune", "--time", "0"}, {"tune", "--isa", "sse"}, {"tune", "--isa", "scalar"}}) {
+    const auto result = knapsack(words);
+    EXPECT_EQ(result.exit_code, 2) << result.out << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+}
+
+TEST(Tune, AFileThatIsNoTableIsNotWrittenOver) {
+  const testing::TempDir folder;
+  const std::string file = folder.file("choices");
+  testing::write_file(file, "* * one ahead 64\n* * one haste 64\n");
+  const auto result = knapsack({"tune", "-o", file, "--time", "0.001"});
+  EXPECT_EQ(result.exit_code, 3) << result.out << result.err;
+  EXPECT_NE(result.err.find("choices: line 2: "), std::string::npos) << result.err;
+  EXPECT_EQ(testing::read_file(file), "* * one ahead 64\n* * one haste 64\n");
+}
+
+TEST(Tune, WritesATableThatOtherCommandsRead) {
+  if (supported_isas().size() == 1) GTEST_SKIP() << "scalar has nothing to choose";
+  const testing::TempDir folder;
+  const std::string file = folder.file("choices");
+  const auto object = object_of(knapsack({"tune", "--isa", std::string(isa_name(supported_isas()[1])), "--time",
+                                          "0.001", "-t", "2", "--json", "-o", file}));
+  EXPECT_EQ(object.at("output").as_string(), file);
+  EXPECT_FALSE(object.at("choices").as_array().empty());
+  for (const auto& entry : object.at("choices").as_array())
+    for (const char* key : {"codes", "tokens", "choice", "built_in", "chosen", "noise", "tried"})
+      EXPECT_TRUE(entry.as_object().contains(key)) << key;
+  const auto table = Choices::read(file);
+  ASSERT_TRUE(table) << table.error().message;
+  EXPECT_EQ(table->lines().size(), object.at("choices").as_array().size());
+}
+
 const std::string model = testing::data_path("golden/qwen2-tied-gqa").string();
 
 // A short run of everything.
@@ -75,6 +111,23 @@ testing::CommandResult bench(std::vector<std::string> words) {
   const std::vector<std::string> brief{"bench", model, "-r", "2", "--peak-seconds", "0.001", "-q"};
   words.insert(words.begin(), brief.begin(), brief.end());
   return knapsack(std::move(words));
+}
+
+TEST(Choices, OfAFileAreSaidAndABrokenOneIsAnError) {
+  const testing::TempDir folder;
+  const std::string file = folder.file("choices");
+  const std::vector<std::string> words{binary(), "bench",          model,   "-r",    "1", "-p", "4", "-n",
+                                       "0",      "--peak-seconds", "0.001", "--json"};
+  testing::write_file(file, "* * many vectors 1\n");
+  EXPECT_EQ(object_of(run(words, "", {"KNAPSACK_CHOICES=" + file})).at("choices").as_string(), file);
+  EXPECT_TRUE(object_of(run(words, "", {"KNAPSACK_CHOICES="})).at("choices").is_null());
+  testing::write_file(file, "* * many vectors 9\n");
+  for (const auto& broken : {words, std::vector<std::string>{binary(), "run", model, "-n", "1", "--ids", "1"}}) {
+    const auto result = run(broken, "", {"KNAPSACK_CHOICES=" + file});
+    EXPECT_EQ(result.exit_code, 3) << result.out << result.err;
+    EXPECT_NE(result.err.find(file + ": line 1: many vectors: expected a number from 1 to 2"), std::string::npos)
+        << result.err;
+  }
 }
 
 struct Case {
@@ -115,7 +168,7 @@ TEST(Bench, JsonHasEveryCase) {
   EXPECT_EQ(cases_of(object), wanted);
   expect_machine(object.at("machine").as_object());
   EXPECT_EQ(object.at("machine").at("read_bandwidth").as_array().size(), 2U);
-  for (const char* key : {"limits", "model", "model_hash", "batch", "kv", "isa", "exact", "version"})
+  for (const char* key : {"limits", "model", "model_hash", "batch", "kv", "isa", "choices", "exact", "version"})
     EXPECT_TRUE(object.contains(key)) << key;
 }
 

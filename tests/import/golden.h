@@ -14,7 +14,6 @@
 #include "base/threads.h"
 #include "graph/graph.h"
 #include "import/import.h"
-#include "kernels/native.h"
 #include "program/executor.h"
 #include "program/pack.h"
 #include "support/support.h"
@@ -121,8 +120,7 @@ class Model {
     if (!valid) throw std::runtime_error(valid.error().message);
     program_ = lower(imported_.graph, {.max_tokens = chunk_, .max_selected = chunk_}).value();
     if (options.recode) program_ = recoded(*program_, *options.recode);
-    if (options.packed)
-      packed_ = pack_weights(*program_, packed_table(options.isa), pool_, options.memory, options.source).value();
+    if (options.packed) packed_ = pack_weights(*program_, options.isa, pool_, options.memory, options.source).value();
     cache_ = std::make_unique<KvCache>(KvCache::create(program_->states, 1, ctx, DType::F32).value());
     executor_ = Executor::create(program_, *cache_, pool_, options.isa, packed_.get()).value();
   }

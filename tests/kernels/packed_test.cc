@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/call.h"
+#include "kernels/choices.h"
 #include "kernels/native.h"
 #include "kernels/random_weight.h"
 #include "kernels/ref/ref.h"
@@ -87,6 +88,12 @@ void expect_same(const std::vector<float>& got, const float* want) {
     ASSERT_EQ(std::bit_cast<std::uint32_t>(got[i]), std::bit_cast<std::uint32_t>(want[i])) << "element " << i;
 }
 
+// Ways that matter to one table or another.
+constexpr std::array choices{
+    PackedChoice{.ahead = 1536, .pieces_one = 8, .pieces_many = 8, .vectors = 2, .tiles = 16},
+    PackedChoice{.ahead = 0, .pieces_one = 1, .pieces_many = 3, .vectors = 1, .tiles = 32},
+};
+
 void check(DType dtype, std::int64_t rows, std::int64_t cols) {
   SCOPED_TRACE(std::string(name(dtype)) + " " + std::to_string(rows) + "x" + std::to_string(cols));
   constexpr std::int64_t most = 35;  // AMX takes 16 at a time, others up to 8
@@ -128,6 +135,7 @@ void check(DType dtype, std::int64_t rows, std::int64_t cols) {
     for (const std::int64_t tokens : {1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 19, 35})
       for (const int threads : {1, 3}) {
         const std::int64_t first = (most - tokens) / 2;
+        packed->choice = choices[static_cast<std::size_t>(threads / 2)];
         expect_same(multiply(*table, *packed, mine, first, tokens, bias.data(), threads), y.data() + first * rows);
         if (::testing::Test::HasFatalFailure()) return;
       }
@@ -177,6 +185,7 @@ TEST(Packed, ExtremesDoNotOverflow) {
       }
       const auto packed = pack(scalar_packed(), dtype, w.data(), rows, cols, pool);
       ASSERT_NE(packed, nullptr);
+      packed->choice = choices[0];
       for (const float value : {1.0F, -1.0F}) {
         const std::vector<float> x(static_cast<std::size_t>(5 * cols), value);
         const Rounded rounded = round_all(scalar_packed(), packed->kind, x, cols);
@@ -185,6 +194,33 @@ TEST(Packed, ExtremesDoNotOverflow) {
           expect_same(multiply(*table, *packed, round_all(*table, packed->kind, x, cols), 0, 5, nullptr, 1),
                       want.data());
       }
+    }
+  }
+}
+
+// tokens, threads and choices vary together above; here each choice alone.
+TEST(Packed, NoChoiceChangesABit) {
+  constexpr std::int64_t rows = 29;
+  constexpr std::int64_t cols = 512;
+  constexpr std::int64_t tokens = 35;
+  ThreadPool pool(1);
+  for (const DType dtype : {DType::Q4_0, DType::Q2_K, DType::Q6_K, DType::Q8_0}) {
+    const testing::RandomMatrix w(dtype, rows, cols, 5);
+    const auto packed = pack(scalar_packed(), dtype, w.data(), rows, cols, pool);
+    const auto x = testing::random_floats(tokens * cols, 6);
+    const auto y =
+        multiply(scalar_packed(), *packed, round_all(scalar_packed(), packed->kind, x, cols), 0, tokens, nullptr, 1);
+    for (const PackedTable* table : tables()) {
+      const Rounded mine = round_all(*table, packed->kind, x, cols);
+      for (const ChoiceInfo& info : all_choices())
+        for (const std::int64_t value : info.candidates) {
+          SCOPED_TRACE(std::string(info.name) + " " + std::to_string(value));
+          packed->choice = choices[0];
+          packed->choice.*info.value = value;
+          expect_same(multiply(*table, *packed, mine, 0, tokens, nullptr, 2), y.data());
+          expect_same(multiply(*table, *packed, mine, 3, 1, nullptr, 2), y.data() + 3 * rows);
+          if (::testing::Test::HasFatalFailure()) return;
+        }
     }
   }
 }

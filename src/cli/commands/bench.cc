@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -7,9 +6,11 @@
 #include "cli/build_info.h"
 #include "cli/commands/command.h"
 #include "cli/interrupt.h"
+#include "cli/isa.h"
 #include "cli/model.h"
 #include "device/peaks.h"
 #include "evaluate/speed.h"
+#include "kernels/choices.h"
 #include "report/progress.h"
 #include "report/table.h"
 #include "report/terminal.h"
@@ -71,7 +72,7 @@ class BenchCommand final : public Command {
     arguments.integer("-r,--repeats", options_.repeats, 1, 1000, "rounds");
     arguments.integer("-b,--batch", options_.batch, 1, 128, "sequences decoded together; tokens/s is of all of them");
     kv_flag(arguments, kv_);
-    arguments.text("--isa", "NAME", isa_, "instruction set (default: KNAPSACK_ISA, else the fastest)");
+    isa_flag(arguments, isa_);
     exact_flag(arguments, options_.exact);
     arguments.number("--peak-seconds", peak_seconds_, 0.001, 60, "how long to measure each peak of the machine");
     arguments.example("knapsack bench model.gguf", "512 tokens read, 128 written, five times");
@@ -84,10 +85,10 @@ class BenchCommand final : public Command {
     if (!options_.reads() && !options_.writes())
       return usage_error("-p 0 and -n 0 leave nothing to measure; give one of them a number");
     options_.kv = kv_dtype(kv_);
-    if (isa_) {
-      TRY(options_.isa, isa_of(*isa_));
-    }
-    TRY(const Isa isa, choose_isa(options_.isa));
+    TRY(const Isa isa, chosen_isa(isa_));
+    options_.isa = isa;
+    TRY(const Choices choices, Choices::in_use());
+    choices_ = choices.file();
     if (threads_.empty()) threads_.push_back(available_cores());
     options_.threads.assign(threads_.begin(), threads_.end());
     OpenOptions open{.ctx = options_.ctx()};
@@ -126,18 +127,12 @@ class BenchCommand final : public Command {
   static constexpr std::int64_t most_tokens = 1 << 24;
   static constexpr std::int64_t most_threads = 1024;
 
-  static Result<Isa> isa_of(const std::string& name) {
-    if (const auto isa = isa_from_name(name)) return *isa;
-    std::vector<std::string_view> names;
-    for (const Isa isa : supported_isas()) names.push_back(isa_name(isa));
-    return usage_error("--isa: expected one of {}, found {}", fmt::join(names, ", "), in_quotes(name));
-  }
-
   [[nodiscard]] std::string text_of(const Bundle& bundle, Isa isa, const Host& host, const Peaks& peaks,
                                     const std::vector<Speed>& speeds) const {
     using Align = Table::Align;
-    std::string text = fmt::format("{} on {}, {}, KV {}{}{}\n\n", one_line(bundle.name), one_line(host.cpu),
-                                   isa_name(isa), kv_, options_.exact ? ", products of floats" : "",
+    std::string text = fmt::format("{} on {}, {}{}, KV {}{}{}\n\n", one_line(bundle.name), one_line(host.cpu),
+                                   isa_name(isa), choices_.empty() ? "" : " as " + one_line(choices_) + " chooses", kv_,
+                                   options_.exact ? ", products of floats" : "",
                                    options_.batch > 1 ? fmt::format(", {} sequences together", options_.batch) : "");
     Table results({{"case"},
                    {"depth", Align::right},
@@ -210,6 +205,7 @@ class BenchCommand final : public Command {
     object["batch"] = options_.batch;
     object["kv"] = kv_;
     object["isa"] = isa_name(isa);
+    object["choices"] = choices_.empty() ? json::value(nullptr) : json::value(choices_);
     object["exact"] = options_.exact;
     object["version"] = KNAPSACK_VERSION;
     return object;
@@ -238,6 +234,7 @@ class BenchCommand final : public Command {
   }
 
   std::string model_, kv_ = "f16";
+  std::string choices_;  // the user's file of them, if any
   std::optional<std::string> isa_;
   std::vector<std::int64_t> threads_;
   SpeedOptions options_;

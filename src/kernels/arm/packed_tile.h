@@ -54,9 +54,10 @@ void tile(const PackedJob& job, std::int64_t panel, std::int64_t token) {
   float32x4_t y[T][2];
 #pragma GCC unroll 8
   for (int t = 0; t < T; ++t) y[t][0] = y[t][1] = vdupq_n_f32(0);
+  const std::int64_t ahead = job.w->choice.ahead;
   for (std::int64_t b = 0; b < blocks; ++b, p += kind.block_bytes(), q += packed_block) {
     if constexpr (T == 1) {
-      for (int at = 0; at < kind.block_bytes(); at += 64) __builtin_prefetch(p + 1024 + at);
+      for (int at = 0; at < kind.block_bytes() && ahead > 0; at += 64) __builtin_prefetch(p + ahead + at);
     }
     const std::byte* factors = p + kind.code_bytes();
 #pragma GCC unroll 2
@@ -184,7 +185,7 @@ void round_row(const float* x, std::int64_t cols, const PackedKind& kind, const 
 // most_tokens: a power of two; their sums, results and codes should fit the 32 registers.
 template <class Products, int most_tokens>
 const PackedTable& packed_table_of() {
-  static constexpr PackedTable table{.round = round_row, .panels = panels<Products, most_tokens>};
+  static constexpr PackedTable table{.round = round_row, .panels = panels<Products, most_tokens>, .fetches = true};
   return table;
 }
 

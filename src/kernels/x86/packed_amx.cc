@@ -153,7 +153,7 @@ void amx_panels(const PackedJob& job, std::int64_t begin, std::int64_t end) {
   const auto vnni = avx512vnni_packed().panels;
   const std::int64_t tokens = job.tokens / tile_tokens * tile_tokens;
   const std::int64_t pairs_end = begin + (end - begin) / 2 * 2;
-  if (tokens == 0 || pairs_end == begin) return vnni(job, begin, end);
+  if (tokens < job.w->choice.tiles || pairs_end == begin) return vnni(job, begin, end);
   const TileShapes shapes(static_cast<int>(packed_block) / job.w->kind.groups);
   before_tiles();
   _tile_loadconfig(&shapes);
@@ -166,7 +166,8 @@ void amx_panels(const PackedJob& job, std::int64_t begin, std::int64_t end) {
 }  // namespace
 
 const PackedTable& amx_packed() {
-  static constexpr PackedTable table{.store = avx2_store_panel, .round = round<true>, .panels = amx_panels};
+  static constexpr PackedTable table{
+      .store = avx2_store_panel, .round = round<true>, .panels = amx_panels, .fetches = true, .tiles = true};
   return table;
 }
 

@@ -15,8 +15,11 @@ struct Vector : OnePanel {
 }  // namespace
 
 const PackedTable& avx2_packed() {
-  static constexpr PackedTable table{
-      .store = avx2_store_panel, .round = round<false>, .panels = panels<Vector, Vector>};
+  static constexpr PackedTable table{.store = avx2_store_panel,
+                                     .round = round<false>,
+                                     .panels = panels<Vector, Vector>,
+                                     .fetches = true,
+                                     .two_vectors = true};
   return table;
 }
 

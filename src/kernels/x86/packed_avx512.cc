@@ -21,7 +21,8 @@ struct One : OnePanel {
 }  // namespace
 
 const PackedTable& avx512_packed() {
-  static constexpr PackedTable table{.store = avx2_store_panel, .round = round<false>, .panels = panels<Two, One>};
+  static constexpr PackedTable table{
+      .store = avx2_store_panel, .round = round<false>, .panels = panels<Two, One>, .fetches = true};
   return table;
 }
 

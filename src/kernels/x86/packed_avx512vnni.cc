@@ -23,7 +23,8 @@ struct One : OnePanel {
 }  // namespace
 
 const PackedTable& avx512vnni_packed() {
-  static constexpr PackedTable table{.store = avx2_store_panel, .round = round<true>, .panels = panels<Two, One>};
+  static constexpr PackedTable table{
+      .store = avx2_store_panel, .round = round<true>, .panels = panels<Two, One>, .fetches = true};
   return table;
 }
 

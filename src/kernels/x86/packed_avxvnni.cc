@@ -16,7 +16,11 @@ struct Vector : OnePanel {
 }  // namespace
 
 const PackedTable& avxvnni_packed() {
-  static constexpr PackedTable table{.store = avx2_store_panel, .round = round<true>, .panels = panels<Vector, Vector>};
+  static constexpr PackedTable table{.store = avx2_store_panel,
+                                     .round = round<true>,
+                                     .panels = panels<Vector, Vector>,
+                                     .fetches = true,
+                                     .two_vectors = true};
   return table;
 }
 

@@ -227,10 +227,11 @@ KNAP_INLINE void tile(const PackedJob& job, From from, std::int64_t first, std::
       } else {
         y[i][t] = V::load_rows(job.y + (token + t) * job.y_stride + (panel + i * V::panels) * packed_rows);
       }
+  const std::int64_t ahead = job.w->choice.ahead;
   for (std::int64_t b = first; b < last; ++b, from.at += from.block_bytes, q += packed_block) {
     if constexpr (T == 1) {
-      for (int of = 0; of < P * V::panels; ++of)
-        for (int at = 0; at < from.block_bytes; at += 64) __builtin_prefetch(from.at + of * from.next + 1536 + at);
+      for (int of = 0; of < P * V::panels && ahead > 0; ++of)
+        for (int at = 0; at < from.block_bytes; at += 64) __builtin_prefetch(from.at + of * from.next + ahead + at);
     }
 #pragma GCC unroll 2
     for (int g = 0; g < groups; ++g) {
@@ -341,7 +342,7 @@ void panels_of(const PackedJob& job, std::int64_t begin, std::int64_t end) {
   // Two vectors share what is loaded of the tokens; where a tile of all its tokens is not full, one will do.
   if constexpr (V::vectors > 1) {
     constexpr std::int64_t both = V::vectors * V::panels;
-    const std::int64_t whole = job.tokens / V::tokens * V::tokens;
+    const std::int64_t whole = job.w->choice.vectors > 1 ? job.tokens / V::tokens * V::tokens : 0;
     for (; whole > 0 && begin + both <= end; begin += both) {
       if (opens<V, bits> && whole >= open_tokens && (begin + both) * packed_rows <= job.w->rows) {
         if constexpr (opens<V, bits>) open_panels<V, bits, groups, min>(job, begin, whole);
