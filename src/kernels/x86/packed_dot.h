@@ -207,6 +207,28 @@ KNAP_INLINE void products(const From& from, const std::int8_t* q, std::int64_t s
   }
 }
 
+// The results of P vectors of panels for T tokens; `done`: with bias and residual.
+template <class V, int P, int T>
+KNAP_INLINE void store_results(const PackedJob& job, const typename V::Floats (&results)[P][T], std::int64_t panel,
+                               std::int64_t token, bool done) {
+  for (int i = 0; i < P; ++i) {
+    const std::int64_t row = (panel + i * V::panels) * packed_rows;
+    const std::int64_t count = std::min(V::panels * packed_rows, job.w->rows - row);
+    const float* bias = done && job.bias != nullptr ? job.bias + row : nullptr;
+    for (int t = 0; t < T; ++t) {
+      const std::int64_t at = (token + t) * job.y_stride + row;
+      V::store(job.y + at, bias, done && job.residual != nullptr ? job.residual + at : nullptr, count, results[i][t]);
+    }
+  }
+}
+
+// A function of its own: within the tile it would take registers from the loop before, which then spills its sums.
+template <class V, int P, int T>
+__attribute__((noinline)) void store_tile(const PackedJob& job, const typename V::Floats (&results)[P][T],
+                                          std::int64_t panel, std::int64_t token, bool done) {
+  store_results<V, P, T>(job, results, panel, token, done);
+}
+
 // Blocks [first, last) of P vectors of panels with T tokens from `token` on; `from`: block `first`. Unless `fresh`, y
 // holds what the blocks before gave.
 template <class V, int bits, int groups, bool min, int P, int T, bool fresh, class From>
@@ -270,20 +292,21 @@ KNAP_INLINE void tile(const PackedJob& job, From from, std::int64_t first, std::
       }
     }
   }
-  for (int i = 0; i < P; ++i) {
-    const std::int64_t row = (panel + i * V::panels) * packed_rows;
-    const std::int64_t count = std::min(V::panels * packed_rows, job.w->rows - row);
-    const bool done = last == blocks;
-    const float* bias = done && job.bias != nullptr ? job.bias + row : nullptr;
-    for (int t = 0; t < T; ++t) {
-      const std::int64_t at = (token + t) * job.y_stride + row;
-      V::store(job.y + at, bias, done && job.residual != nullptr ? job.residual + at : nullptr, count, y[i][t]);
-    }
+  if constexpr (T == 1) {
+    store_results<V, P, T>(job, y, panel, token, last == blocks);
+  } else {
+    typename V::Floats results[P][T];
+#pragma GCC unroll 2
+    for (int i = 0; i < P; ++i)
+#pragma GCC unroll 8
+      for (int t = 0; t < T; ++t) results[i][t] = y[i][t];
+    store_tile<V, P, T>(job, results, panel, token, last == blocks);
   }
 }
 
+// Not inlined, as opened_tile().
 template <class V, int bits, int groups, bool min, int P, int T>
-KNAP_INLINE void tile(const PackedJob& job, std::int64_t panel, std::int64_t token) {
+__attribute__((noinline)) void tile(const PackedJob& job, std::int64_t panel, std::int64_t token) {
   const std::int64_t next = job.w->panel_bytes();
   const Packed<V, P, bits, groups, min> from{.at = job.w->data.get() + panel * next, .next = next};
   tile<V, bits, groups, min, P, T, true>(job, from, 0, job.w->cols / packed_block, panel, token);
