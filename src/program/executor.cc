@@ -114,7 +114,7 @@ Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<const Program
   void* memory = mmap(nullptr, executor->bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
     return out_of_resource("a step of {} tokens needs {} MiB of working memory, which is not to be had", p.max_tokens,
-                           executor->bytes_ >> 20);
+                           ((executor->bytes_ - 1) >> 20) + 1);  // rounded up, so never 0
   if (executor->bytes_ >= huge_page) madvise(memory, executor->bytes_, MADV_HUGEPAGE);
   executor->memory_ = {static_cast<std::byte*>(memory), Unmap{executor->bytes_}};
   executor->scratch_ = {executor->memory_.get() + arena, executor->bytes_ - arena};
