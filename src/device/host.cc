@@ -1,5 +1,6 @@
 #include "device/host.h"
 
+#include <fmt/format.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -103,7 +104,8 @@ std::string arm_processors(std::string_view cpuinfo) {
       const auto* const core = std::find_if(arm_cores.begin(), arm_cores.end(), [&](const ArmCore& known) {
         return known.implementer == implementer && known.part == part;
       });
-      const std::string name = core != arm_cores.end() ? std::string(core->name) : implementer + "-" + part;
+      const std::string name =
+          core != arm_cores.end() ? std::string(core->name) : fmt::format("{}-{}", implementer, part);
       if (found.empty() || found.back().first != name) found.emplace_back(name, 0);
       ++found.back().second;
     }
