@@ -139,46 +139,11 @@ constexpr Format vectorized() {
 
 constexpr Format format_of(DType dtype) {
   switch (dtype) {
-    case DType::F32:
-      return vectorized<LoadF32>();
-    case DType::F16:
-      return vectorized<LoadF16>();
-    case DType::BF16:
-      return vectorized<LoadBF16>();
-    case DType::F8_E4M3:
-      return vectorized<LoadF8_E4M3>();
-    case DType::F8_B32:
-      return vectorized<DecodeF8_B32>();
-    case DType::Q4_0:
-      return vectorized<DecodeQ4_0>();
-    case DType::Q4_1:
-      return vectorized<DecodeQ4_1>();
-    case DType::Q5_0:
-      return vectorized<DecodeQ5_0>();
-    case DType::Q5_1:
-      return vectorized<DecodeQ5_1>();
-    case DType::Q8_0:
-      return vectorized<DecodeQ8_0>();
-    case DType::Q2_K:
-      return vectorized<DecodeQ2_K>();
-    case DType::Q3_K:
-      return vectorized<DecodeQ3_K>();
-    case DType::Q4_K:
-      return vectorized<DecodeQ4_K>();
-    case DType::Q5_K:
-      return vectorized<DecodeQ5_K>();
-    case DType::Q6_K:
-      return vectorized<DecodeQ6_K>();
-    case DType::IQ4_NL:
-      return vectorized<DecodeIQ4_NL>();
-    case DType::IQ4_XS:
-      return vectorized<DecodeIQ4_XS>();
-    case DType::MXFP4:
-      return vectorized<DecodeMXFP4>();
-    case DType::G4:
-      return vectorized<DecodeG4>();
-    case DType::G8:
-      return vectorized<DecodeG8>();
+#define KNAP_VECTOR_FORMAT(id, decoder) \
+  case DType::id:                       \
+    return vectorized<decoder>();
+#include "kernels/vector_formats.inc"
+#undef KNAP_VECTOR_FORMAT
     default:
       return {};
   }
