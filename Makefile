@@ -125,4 +125,5 @@ clean: ## remove the builds (keeps models/, .venv/ and .cache/)
 
 .PHONY: distclean
 distclean: clean ## remove all that git does not know, models and caches included
-	@rm -rf models .venv .cache
+	@rm -rf .venv .cache
+	@find models -mindepth 1 -maxdepth 1 ! -name '*.json' -exec rm -rf {} +
