@@ -130,9 +130,9 @@ class Profiles(unittest.TestCase):
             if "sustained" in bandwidth and "theoretical" in bandwidth:
                 self.assertLess(bandwidth["sustained"]["value"], bandwidth["theoretical"]["value"], name)
             npu = content["units"].get("npu", {})
-            if {"macs_per_cycle", "clock_mhz"} <= npu.keys():  # two operations a multiply-add; the facts are rounded to 10^9
+            if {"macs_per_cycle", "clock_mhz"} <= npu.keys():  # two operations a multiply-add; peaks are rounded
                 peak = 2 * npu["macs_per_cycle"]["value"] * npu["clock_mhz"]["value"] * 1e-6
-                self.assertAlmostEqual(npu["peak_tops"]["int8"]["value"], peak, delta=0.0006, msg=name)
+                self.assertAlmostEqual(npu["peak_tops"]["int8"]["value"], peak, delta=0.0006 + 0.03 * peak, msg=name)
             for _, holder in numbers(content):
                 if "range" in holder:
                     low, high = holder["range"]
