@@ -20,22 +20,6 @@ std::vector<std::string> split_names(std::string_view names) {
   return parts;
 }
 
-// Letters to insert, drop, change, or swap with the next one.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::swap(before, last);
-    std::swap(last, row);
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
-    }
-  }
-  return row[b.size()];
-}
-
 }  // namespace
 
 std::string in_quotes(std::string_view text) {
@@ -183,21 +167,6 @@ bool Arguments::given(std::string_view name) const {
     if (std::find(argument.names.begin(), argument.names.end(), name) != argument.names.end()) return argument.given;
   CHECK(false && "an option of this command");
   return false;
-}
-
-std::string nearest(std::string_view word, std::span<const std::string> candidates) {
-  std::string best;
-  std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;  // a third of the letters may be wrong
-  for (const auto& candidate : candidates) {
-    if (word.size() > 3 && candidate.starts_with(word)) return candidate;
-    if (candidate.size() > 4 && word.starts_with(candidate + "-")) return candidate;  // --ctx-size for --ctx
-    const std::size_t distance = edit_distance(word.substr(0, 40), candidate);
-    if (distance < least && candidate.size() > 2) {
-      least = distance;
-      best = candidate;
-    }
-  }
-  return best;
 }
 
 }  // namespace knapsack

@@ -126,7 +126,4 @@ class Arguments {
 Result<void> parse(Arguments& arguments, std::span<const std::string> words, const std::string& command,
                    const bool& help);
 
-// The candidate that a misspelt word most likely meant; empty when none is near.
-std::string nearest(std::string_view word, std::span<const std::string> candidates);
-
 }  // namespace knapsack

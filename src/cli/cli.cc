@@ -11,6 +11,7 @@
 
 #include "base/cpus.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "cli/commands/command.h"
 #include "cli/help.h"
 #include "cli/interrupt.h"

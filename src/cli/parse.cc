@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/nearest.h"
 #include "base/utf8.h"
 #include "cli/arguments.h"
 

@@ -66,6 +66,7 @@ class Profiles(unittest.TestCase):
             for name, content in files.items():
                 self.assertEqual(list(json_schema.faults(content, schema)), [], name)
                 self.assertEqual(content["id"], name)
+                self.assertTrue(schema is not SCHEMA or content["vendor"], name)  # a user's own may lack it
                 if jsonschema:
                     jsonschema.Draft202012Validator(schema).validate(content)
 

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "cli/build_info.h"
 #include "cli/commands/command.h"
 #include "cli/conversation.h"

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "base/nearest.h"
 #include "cli/commands/command.h"
 #include "report/terminal.h"
 
