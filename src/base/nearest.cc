@@ -42,12 +42,13 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest(std::string_view word, std::span<const std::string> candidates) {
+  word = word.substr(0, most_letters);
   std::string best;
   std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;  // a third of the letters may be wrong
   for (const auto& candidate : candidates) {
     if (word.size() > 3 && candidate.starts_with(word)) return candidate;
     if (candidate.size() > 4 && word.starts_with(candidate + "-")) return candidate;  // --ctx-size for --ctx
-    const std::size_t distance = edit_distance(word.substr(0, most_letters), candidate);
+    const std::size_t distance = edit_distance(word, candidate);
     if (distance < least && candidate.size() > 2) {
       least = distance;
       best = candidate;
