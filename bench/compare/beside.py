@@ -11,7 +11,7 @@ of each round, whose median counts: both engines have met the same neighbours th
 the date and all versions.
 
 MNN is not here: it reads no GGUF, and its converter needs the float checkpoint and torch. ONNX Runtime GenAI reads none
-either; give it what its model builder made of the same model with --onnx.
+either; give it what its model builder made of the same model with --onnx (float_checkpoint.py says how).
 """
 
 import argparse
