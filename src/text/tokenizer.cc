@@ -94,6 +94,14 @@ class BridgeTokenizer final : public Tokenizer {
 
 }  // namespace
 
+// The tables of bridge/src/bpe.rs.
+std::int64_t TokenizerSize::bytes() const {
+  constexpr std::int64_t slot = 4;
+  constexpr std::int64_t a_token = 8 + 2 * slot;
+  constexpr std::int64_t a_merge = 12 + 2 * slot;
+  return text + spellings + a_token * tokens + a_merge * merges;
+}
+
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_json(std::string_view json, const std::string& origin) {
   const knap_tokenizer* handle = nullptr;
   knap_bytes error{};

@@ -15,6 +15,12 @@
 
 namespace knapsack {
 
+// What making a tokenizer takes, by what it is made of: a tokenizer.json's text, and tables beside it.
+struct TokenizerSize {
+  std::int64_t text = 0, tokens = 0, spellings = 0 /* bytes of all tokens */, merges = 0;
+  [[nodiscard]] std::int64_t bytes() const;
+};
+
 class Tokenizer {
  public:
   // json: the text of a tokenizer.json; origin heads error messages.

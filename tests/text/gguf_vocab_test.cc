@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <limits>
 
 #include "base/json.h"
@@ -22,6 +23,12 @@ json::value parsed(const std::string& path) {
   return *value;
 }
 
+// A vocabulary only refers to its strings.
+std::string_view kept(std::string text) {
+  static std::deque<std::string> all;
+  return all.emplace_back(std::move(text));
+}
+
 // The vocabulary of a tokenizer.json as llama.cpp's converter would store it.
 GgufVocab from_tokenizer(const std::string& name, const std::string& model, const std::string& pre) {
   const json::value file = parsed("data/text/tokenizers/" + name + "/tokenizer.json");
@@ -36,10 +43,10 @@ GgufVocab from_tokenizer(const std::string& name, const std::string& model, cons
   vocab.tokens.resize(count);
   vocab.types.assign(count, 1);
   vocab.scores.assign(count, -1e6F);
-  for (const auto& [token, id] : tokens) vocab.tokens[id.to_number<std::size_t>()] = token;
+  for (const auto& [token, id] : tokens) vocab.tokens[id.to_number<std::size_t>()] = kept(token);
   for (const auto& added : file.at("added_tokens").as_array()) {
     const auto id = added.at("id").to_number<std::size_t>();
-    vocab.tokens[id] = std::string(added.at("content").as_string());
+    vocab.tokens[id] = kept(std::string(added.at("content").as_string()));
     vocab.types[id] = vocab.tokens[id] == "<unk>" ? 2 : added.at("special").as_bool() ? 3 : 4;
   }
   float score = 0;
@@ -48,7 +55,7 @@ GgufVocab from_tokenizer(const std::string& name, const std::string& model, cons
                                             : std::string(merge.as_string().subview(0, merge.as_string().find(' '))));
     const std::string right(merge.is_array() ? std::string(merge.at(1).as_string())
                                              : std::string(merge.as_string().subview(merge.as_string().find(' ') + 1)));
-    vocab.merges.push_back(left + " " + right);
+    vocab.merges.push_back(kept(left + " " + right));
     float& own = vocab.scores[tokens.at(left + right).to_number<std::size_t>()];
     own = std::max(own, score);
     score -= 1;
@@ -216,7 +223,7 @@ TEST(GgufVocab, ALargeVocabularyIsMadeAtOnce) {
   GgufVocab vocab = tiny();
   // 200,000 tokens that are made of each other.
   for (int i = 0; vocab.tokens.size() < 200'000; ++i) {
-    vocab.tokens.push_back("x" + std::to_string(i));
+    vocab.tokens.push_back(kept("x" + std::to_string(i)));
     vocab.types.push_back(1);
     vocab.scores.push_back(static_cast<float>(-i));
   }

@@ -3,9 +3,11 @@
 //! Not here: policy. Which file is opened, which exit code an error gets, is decided in C++.
 
 mod boundary;
+mod bpe;
 mod jinja;
 mod line_editor;
 mod memory;
+mod model;
 mod stream;
 mod template;
 mod tokenizer;

@@ -3,9 +3,16 @@
 use std::sync::Arc;
 
 use tokenizers::utils::parallelism::set_parallelism;
-use tokenizers::Tokenizer;
+use tokenizers::{
+    DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, TokenizerImpl,
+};
 
 use crate::boundary::{finish, give, give_ids, guarded, lent, Bytes, Ids};
+use crate::model::Model;
+
+/// The library's `Tokenizer`, but for the model.
+type Tokenizer =
+    TokenizerImpl<Model, NormalizerWrapper, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
 
 pub struct Handle {
     pub library: Tokenizer,
@@ -27,18 +34,24 @@ fn open(json: &[u8]) -> Result<Handle, String> {
     // Batches are the only thing the library would start threads for, and the process's threads are not its to make.
     set_parallelism(false);
     let text = std::str::from_utf8(json).map_err(|e| format!("not UTF-8 at byte {}", e.valid_up_to()))?;
-    let mut library = Tokenizer::from_bytes(text.as_bytes()).map_err(|e| e.to_string())?;
+    let mut library: Tokenizer = serde_json::from_str(text).map_err(|e| e.to_string())?;
     // Both belong to batches for training; transformers switches them off before it encodes, too.
     library.with_truncation(None).map_err(|e| e.to_string())?;
     library.with_padding(None);
     let mut largest_id = 0;
     let mut longest = 1;
-    for (token, id) in library.get_vocab(true) {
+    let mut too_large = None;
+    let mut see = |token: &str, id: u32| {
         longest = longest.max(token.chars().count() as u64);
-        if id > LARGEST_ID {
-            return Err(format!("vocabulary: token {token:?} has id {id}; ids go up to {LARGEST_ID}"));
-        }
         largest_id = largest_id.max(id);
+        if id > LARGEST_ID {
+            too_large = Some(format!("vocabulary: token {token:?} has id {id}; ids go up to {LARGEST_ID}"));
+        }
+    };
+    library.get_model().each_token(&mut see);
+    library.get_added_vocabulary().get_vocab().iter().for_each(|(token, id)| see(token, *id));
+    if let Some(message) = too_large {
+        return Err(message);
     }
     let added = library.get_added_vocabulary().get_added_tokens_decoder();
     let mut special: Vec<u32> = added.iter().filter(|(_, t)| t.special).map(|(id, _)| *id).collect();
