@@ -195,7 +195,8 @@ bool store_panel(const PackedKind& kind, const Levels& from, std::int64_t cols, 
 }
 
 std::unique_ptr<PackedMatrix> pack(const PackedTable& table, DType dtype, const std::byte* w, std::int64_t row_count,
-                                   std::int64_t cols, ThreadPool& pool, std::shared_ptr<std::byte[]> place) {
+                                   std::int64_t cols, ThreadPool& pool, std::shared_ptr<std::byte[]> place,
+                                   const std::function<void(std::span<const std::byte>)>& read) {
   const std::optional<PackedKind> kind = packed_kind(dtype);
   if (!kind || cols % packed_block != 0 || row_count == 0) return nullptr;
   auto out = std::make_unique<PackedMatrix>();
@@ -210,7 +211,7 @@ std::unique_ptr<PackedMatrix> pack(const PackedTable& table, DType dtype, const 
   std::vector<std::uint8_t> codes(rows * columns * static_cast<std::size_t>(pool.size()));
   std::vector<float> factors(2 * rows * groups * static_cast<std::size_t>(pool.size()));
   std::atomic<bool> fits = true;
-  pool.parallel_for(out->panels(), 1, [&](std::int64_t begin, std::int64_t end, int thread) {
+  const auto store = [&](std::int64_t begin, std::int64_t end, int thread) {
     std::uint8_t* code = codes.data() + static_cast<std::size_t>(thread) * rows * columns;
     float* scale = factors.data() + static_cast<std::size_t>(thread) * 2 * rows * groups;
     float* min = scale + rows * groups;
@@ -227,8 +228,19 @@ std::unique_ptr<PackedMatrix> pack(const PackedTable& table, DType dtype, const 
       all_fit = table.store(*kind, levels, cols, out->data.get() + panel * out->panel_bytes()) && all_fit;
     }
     if (!all_fit) fits = false;
-  });
-  if (!fits) return nullptr;
+  };
+  constexpr std::int64_t step_bytes = std::int64_t{8} << 20;
+  const std::int64_t row_size = row_bytes(dtype, cols);
+  const std::int64_t step = std::max<std::int64_t>(1, step_bytes / (packed_rows * row_size));
+  for (std::int64_t first = 0; first < out->panels(); first += step) {
+    const std::int64_t count = std::min(step, out->panels() - first);
+    pool.parallel_for(
+        count, 1, [&](std::int64_t begin, std::int64_t end, int thread) { store(first + begin, first + end, thread); });
+    if (!fits) return nullptr;
+    const std::int64_t row = first * packed_rows;
+    const std::int64_t row_end = std::min(row_count, row + count * packed_rows);
+    if (read) read({w + row * row_size, static_cast<std::size_t>((row_end - row) * row_size)});
+  }
   return out;
 }
 

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -135,9 +136,11 @@ const PackedTable& scalar_packed();
 
 // Null when the matrix cannot be packed: no levels, columns that are no multiple of 32, or a scale or min that f16
 // cannot hold (those of K formats are products, and are rounded to f16 here). `place`: where it goes, enough for its
-// bytes; null: memory of its own. The pool's threads write it first. Throws bad_alloc.
+// bytes; null: memory of its own. The pool's threads write it first. `read`: told of the rows that are packed, some
+// MiB at a time, by the calling thread. Throws bad_alloc.
 std::unique_ptr<PackedMatrix> pack(const PackedTable& table, DType dtype, const std::byte* w, std::int64_t rows,
-                                   std::int64_t cols, ThreadPool& pool, std::shared_ptr<std::byte[]> place = nullptr);
+                                   std::int64_t cols, ThreadPool& pool, std::shared_ptr<std::byte[]> place = nullptr,
+                                   const std::function<void(std::span<const std::byte>)>& read = {});
 
 // What a thread's share of packed_matmul() with these weights begins with: `most` bytes, or fewer.
 std::span<const std::byte> packed_share(std::span<const PackedMatrix* const> weights, int thread, int threads,

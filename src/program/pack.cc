@@ -108,10 +108,15 @@ Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, Isa 
     std::byte* next = all.get();
     for (const Packable& each : weights) {
       const Weight* w = each.weight;
+      // Let go at once: an output matrix may be half of a model, and would be there twice. Not where the rows between
+      // are read from the file.
+      const auto read = [&](std::span<const std::byte> rows) {
+        if (each.stride <= each.rows) release_pages(rows);
+      };
       const std::int64_t size = each.bytes() / each.count;
       std::vector<PackedMatrix> matrices;
       for (std::int64_t i = 0; i < each.count; ++i) {
-        auto matrix = pack(table, w->dtype, each.at(i), each.rows, w->cols(), pool, {all, next + i * size});
+        auto matrix = pack(table, w->dtype, each.at(i), each.rows, w->cols(), pool, {all, next + i * size}, read);
         if (matrix == nullptr) break;
         matrix->choice = choices.packed(isa, matrix->kind);
         matrices.push_back(std::move(*matrix));
@@ -119,9 +124,6 @@ Result<std::unique_ptr<PackedWeights>> pack_weights(const Program& program, Isa 
       if (std::ssize(matrices) < each.count) continue;  // the next one takes its place
       next += each.bytes();
       packed->add(w, std::move(matrices));
-      if (each.stride > each.rows) continue;  // the rows between are read from the file
-      for (std::int64_t i = 0; i < each.count; ++i)
-        release_pages({each.at(i), static_cast<std::size_t>(each.rows * w->row_size())});
     }
   } catch (const std::bad_alloc&) {
     return refused();
