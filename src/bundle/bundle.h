@@ -31,6 +31,7 @@ struct Bundle {
   std::shared_ptr<const Program> decode;   // few rows, all of them selected: one of each sequence, or several of one
   // tokenizer.json's text; may be slow, called once, from the tokenizer's own thread. Empty when there is none.
   std::function<Result<std::string>()> tokenizer_json;
+  std::int64_t tokenizer_bytes = 0;   // about what making a tokenizer of it takes, that text included
   std::string tokenizer_config_json;  // "{}" when absent: bos/eos/pad tokens, add_bos_token
   std::string chat_template;          // empty when there is none
   std::vector<std::int32_t> eos_ids;  // end tokens, from generation_config or the GGUF

@@ -33,6 +33,7 @@ Footprint footprint(const Bundle& bundle, std::int64_t ctx, DType kv, bool exact
   const std::int64_t most = std::numeric_limits<std::int64_t>::max() / 4;
   result.kv = ctx > 0 && result.kv_per_token > most / ctx ? most : result.kv_per_token * std::max<std::int64_t>(ctx, 0);
   result.arena = static_cast<std::int64_t>(bundle.prefill->arena_bytes + bundle.decode->arena_bytes);
+  result.tokenizer = bundle.tokenizer_bytes;
   return result;
 }
 

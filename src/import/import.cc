@@ -31,6 +31,7 @@ Result<void> assemble(const ArchitectureRow& row, const Checkpoint& checkpoint, 
 void take_text(ModelText text, Imported& out) {
   out.tokenizer_json = std::move(text.tokenizer_json);
   out.tokenizer_kind = std::move(text.tokenizer_kind);
+  out.tokenizer_bytes = text.tokenizer_bytes;
   out.tokenizer_config_json = std::move(text.tokenizer_config_json);
   out.chat_template = std::move(text.chat_template);
   out.generation_config_json = std::move(text.generation_config_json);

@@ -36,6 +36,7 @@ struct Imported {
   std::int64_t parameters = 0;
   std::function<Result<std::string>()> tokenizer_json;  // null: no tokenizer
   std::string tokenizer_kind;                           // "BPE (qwen2)", "Unigram" ... for inspect
+  std::int64_t tokenizer_bytes = 0;                     // ModelText's
   std::string tokenizer_config_json = "{}";
   std::string chat_template;
   std::string generation_config_json = "{}";

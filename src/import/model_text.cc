@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
+#include <numeric>
 
 #include "base/json.h"
 #include "base/mmap.h"
@@ -16,6 +17,7 @@
 #include "import/folder.h"
 #include "import/limits.h"
 #include "text/gguf_vocab.h"
+#include "text/tokenizer.h"
 
 namespace knapsack {
 namespace {
@@ -99,6 +101,37 @@ Result<GgufVocab> vocab_of(const GgufFile& file, const std::string& path) {
   TRY(vocab.add_space_prefix, flag_key(file, "add_space_prefix"));
   TRY(vocab.remove_extra_whitespaces, flag_key(file, "remove_extra_whitespaces"));
   return vocab;
+}
+
+// By the numbers of what there is, without making the text.
+std::int64_t tokenizer_bytes(const GgufVocab& vocab, std::span<const std::string_view> tokens,
+                             std::span<const std::string_view> merges) {
+  const auto total = [](std::span<const std::string_view> texts) {
+    return std::accumulate(texts.begin(), texts.end(), std::int64_t{0}, [](std::int64_t sum, std::string_view text) {
+      return sum + static_cast<std::int64_t>(text.size());
+    });
+  };
+  constexpr std::int64_t around_token = 10;  // "":123456,
+  constexpr std::int64_t around_merge = 8;   // ["",""],
+  TokenizerSize size;
+  size.tokens = std::ssize(tokens);
+  size.spellings = total(tokens);
+  size.text = size.spellings + around_token * size.tokens;
+  std::int64_t merged = total(merges);
+  size.merges = std::ssize(merges);
+  if (vocab.model == "llama") {  // found when the text is made: two ways to cut a token, most often
+    size.merges = 2 * size.tokens;
+    merged = 2 * size.spellings;
+  }
+  size.text += merged + around_merge * size.merges;
+  return size.bytes();
+}
+
+// A tokenizer.json: the text, and tables that take about as much.
+std::int64_t tokenizer_bytes(const std::string& path) {
+  std::error_code error;
+  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
+  return error ? 0 : 2 * static_cast<std::int64_t>(bytes);
 }
 
 std::string kind_of(const GgufVocab& vocab) {
@@ -244,13 +277,18 @@ Result<ModelText> gguf_model_text(const std::shared_ptr<const GgufFile>& file, c
   text.eos_ids = end_ids(vocab, tokens);
   if (text.eos_ids.empty()) text.oddities.emplace_back("no end token (tokenizer.ggml.eos_token_id)");
   text.tokenizer_config_json = config_of(vocab, tokens);
+  std::span<const std::string_view> merges;
+  if (file->find(key("merges")) != nullptr) {
+    TRY(merges, file->string_array(key("merges")));
+  }
+  text.tokenizer_bytes = tokenizer_bytes(vocab, tokens, merges);
   text.tokenizer_json = [file, path, vocab = std::move(vocab)]() -> Result<std::string> {
     GgufVocab whole = vocab;
     TRY(const auto spellings, file->string_array(key("tokens")));
     whole.tokens.assign(spellings.begin(), spellings.end());
     if (file->find(key("merges")) != nullptr) {
-      TRY(const auto merges, file->string_array(key("merges")));
-      whole.merges.assign(merges.begin(), merges.end());
+      TRY(const auto pairs, file->string_array(key("merges")));
+      whole.merges.assign(pairs.begin(), pairs.end());
     }
     return tokenizer_json_from(whole, path);
   };
@@ -275,6 +313,7 @@ Result<ModelText> folder_model_text(const std::string& path, const Fields* confi
     out.tokenizer_kind = "tokenizer.json";
     if (const auto* kind = tokenizer.if_contains("tokenizer_class"); kind != nullptr && kind->is_string())
       out.tokenizer_kind += fmt::format(" ({})", std::string_view(kind->get_string()));
+    out.tokenizer_bytes = tokenizer_bytes(folder.file("tokenizer.json"));
     out.tokenizer_json = [path = folder.file("tokenizer.json")] { return read_tokenizer_json(path); };
   } else if (folder.has("tokenizer.model")) {
     out.oddities.emplace_back(

@@ -18,6 +18,7 @@ namespace knapsack {
 struct ModelText {
   std::function<Result<std::string>()> tokenizer_json;  // null: there is no tokenizer. May be slow; thread-safe
   std::string tokenizer_kind;                // "BPE (qwen2)", "SentencePiece", "tokenizer.json (Qwen2Tokenizer)"
+  std::int64_t tokenizer_bytes = 0;          // about what making it takes, text and tables together
   std::string tokenizer_config_json = "{}";  // of a GGUF: made from its keys
   std::string chat_template;                 // empty: none
   std::string generation_config_json = "{}";

@@ -75,6 +75,7 @@ Result<std::shared_ptr<const Bundle>> make_bundle(const Imported& imported, cons
   bundle->vocab = imported.graph.value(imported.graph.output()).cols;
   bundle->trained_ctx = imported.config.ctx;
   bundle->tokenizer_json = imported.tokenizer_json;
+  bundle->tokenizer_bytes = imported.tokenizer_bytes;
   bundle->tokenizer_config_json = imported.tokenizer_config_json;
   bundle->chat_template = imported.chat_template;
   bundle->eos_ids = imported.eos_ids;

@@ -1,5 +1,7 @@
 #include "runtime/engine.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -34,10 +36,18 @@ void prefetch(const Bundle& bundle, const std::stop_token& stop) {
   }
 }
 
-TokenizerResult read_tokenizer(const Bundle& bundle) {
+TokenizerResult make_tokenizer(const Bundle& bundle) {
   if (!bundle.tokenizer_json) return unsupported("{}: the model has no tokenizer; give it token ids", bundle.name);
   TRY(const std::string text, bundle.tokenizer_json());
   return Tokenizer::from_json(text, "tokenizer of " + bundle.name);
+}
+
+TokenizerResult read_tokenizer(const Bundle& bundle) {
+  TokenizerResult tokenizer = make_tokenizer(bundle);
+#ifdef __GLIBC__
+  ::malloc_trim(0);  // what making it took would stay with this process, too little at a time for the next large need
+#endif
+  return tokenizer;
 }
 
 // tokenizer_config.json's bos_token: a string, or an object with its content.

@@ -111,8 +111,9 @@ class InspectCommand final : public Command {
     line("size", fmt::format("{}, {:.2f} bits per weight", format_bytes(static_cast<double>(all.bytes)), bits));
     const auto bytes = [](std::int64_t n) { return format_bytes(static_cast<double>(n)); };
     line("KV cache", fmt::format("{} a token in f16", bytes(memory.kv_per_token)));
-    line("memory", fmt::format("{} at a context of {}: weights {}, KV {}, activations {}", bytes(memory.total()), ctx,
-                               bytes(memory.weights), bytes(memory.kv), bytes(memory.arena)));
+    line("memory",
+         fmt::format("{} at a context of {}: weights {}, KV {}, activations {}, tokenizer {}", bytes(memory.total()),
+                     ctx, bytes(memory.weights), bytes(memory.kv), bytes(memory.arena), bytes(memory.tokenizer)));
     line("tokenizer", model.tokenizer_json ? model.tokenizer_kind : "none");
     line("chat template", model.chat_template.empty() ? "none" : fmt::format("{} bytes", model.chat_template.size()));
     line("end tokens", model.eos_ids.empty() ? "none" : fmt::format("{}", fmt::join(model.eos_ids, ", ")));
@@ -165,6 +166,7 @@ class InspectCommand final : public Command {
                                     {"weights", memory.weights},
                                     {"kv", memory.kv},
                                     {"activations", memory.arena},
+                                    {"tokenizer", memory.tokenizer},
                                     {"total", memory.total()}};
     object["model_hash"] = model.model_hash;
     object["tokenizer"] = model.tokenizer_json ? json::value(model.tokenizer_kind) : json::value(nullptr);
