@@ -111,6 +111,18 @@ function(knap_module name)
   set_property(GLOBAL APPEND PROPERTY KNAP_MODULES ${name})
 endfunction()
 
+# knap_embed(MODULE NAME FOLDER): every FOLDER/*.json but schemas as rows of generated/MODULE/NAME.inc, written when built.
+function(knap_embed module name folder)
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.json)
+  list(FILTER files EXCLUDE REGEX "schema\\.json$")
+  list(JOIN files "|" joined)
+  set(output ${CMAKE_BINARY_DIR}/generated/${module}/${name}.inc)
+  add_custom_command(OUTPUT ${output} DEPENDS ${files} ${CMAKE_SOURCE_DIR}/cmake/embed.cmake VERBATIM
+    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${output} -DFILES=${joined} -P ${CMAKE_SOURCE_DIR}/cmake/embed.cmake)
+  target_sources(knap_${module} PRIVATE ${output})
+  target_include_directories(knap_${module} PRIVATE ${CMAKE_BINARY_DIR}/generated)
+endfunction()
+
 # knap_fuzz_targets(): every src/**/X_fuzz.cc becomes the program fuzz/fuzz_X; all of them are the target fuzz_targets.
 function(knap_fuzz_targets)
   file(GLOB_RECURSE targets CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*_fuzz.cc)
@@ -119,7 +131,7 @@ function(knap_fuzz_targets)
     get_filename_component(name ${source} NAME_WE)
     string(REGEX REPLACE "_fuzz$" "" name ${name})
     add_executable(fuzz_${name} ${source})
-    target_link_libraries(fuzz_${name} PRIVATE knap_pipeline)
+    target_link_libraries(fuzz_${name} PRIVATE knap_pipeline knap_device)
     target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
     set_target_properties(fuzz_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
     add_dependencies(fuzz_targets fuzz_${name})

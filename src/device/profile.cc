@@ -268,14 +268,17 @@ Result<std::vector<ProfileFault>> check_profile(std::string_view text, const std
   return faults.take();
 }
 
+Error fault_error(const std::vector<ProfileFault>& faults, const std::string& origin) {
+  return bad_input(
+      "{}: {}: {}{}", origin, faults.at(0).path, faults[0].message,
+      faults.size() == 1 ? "" : fmt::format("; and {} more: `knapsack devices check` lists them", faults.size() - 1));
+}
+
 Result<DeviceProfile> read_profile(std::string_view text, const std::string& origin) {
   DeviceProfile profile;
   TRY(const std::vector<ProfileFault> faults, check_profile(text, origin, profile));
-  if (faults.empty()) return profile;
-  std::string message;
-  for (const ProfileFault& fault : faults)
-    message += fmt::format("{}{}: {}: {}", message.empty() ? "" : "\n", origin, fault.path, fault.message);
-  return bad_input("{}", message);
+  if (!faults.empty()) return fault_error(faults, origin);
+  return profile;
 }
 
 }  // namespace knapsack

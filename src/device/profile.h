@@ -160,7 +160,9 @@ struct ProfileFault {
 // parse as a JSON object is an error.
 Result<std::vector<ProfileFault>> check_profile(std::string_view text, const std::string& origin,
                                                 DeviceProfile& profile);
-// The same for who wants it whole or not at all: an error that names origin (the file) and every fault.
+// One line of them, at least one: "my.json: memory.max_bytes.value: -1 is negative ...; and 2 more ...".
+Error fault_error(const std::vector<ProfileFault>& faults, const std::string& origin);
+// The same for who wants it whole or not at all: any fault is an error.
 Result<DeviceProfile> read_profile(std::string_view text, const std::string& origin);
 
 }  // namespace knapsack

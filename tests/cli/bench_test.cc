@@ -13,9 +13,9 @@ namespace {
 using testing::binary;
 using testing::run;
 
-testing::CommandResult knapsack(std::vector<std::string> words) {
+testing::CommandResult knapsack(std::vector<std::string> words, const std::vector<std::string>& env = {}) {
   words.insert(words.begin(), binary());
-  return run(words);
+  return run(words, "", env);
 }
 
 json::object object_of(const testing::CommandResult& result) {
@@ -26,7 +26,7 @@ json::object object_of(const testing::CommandResult& result) {
 }
 
 void expect_machine(const json::object& machine) {
-  for (const char* key : {"cpu", "architecture", "features", "cores", "usable_cores", "cpu_quota", "memory_bytes",
+  for (const char* key : {"cpu", "architecture", "features", "cores", "usable_cores", "memory_bytes",
                           "memory_limit_bytes", "caches", "read_bandwidth", "peaks"})
     EXPECT_TRUE(machine.contains(key)) << key;
   ASSERT_FALSE(machine.at("read_bandwidth").as_array().empty());
@@ -44,14 +44,23 @@ void expect_machine(const json::object& machine) {
 }
 
 TEST(Devices, MeasureJson) {
-  const auto machine = object_of(knapsack({"devices", "measure", "--seconds", "0.001", "-t", "2", "--json"}));
+  const testing::TempDir own;
+  const std::vector<std::string> folder{"KNAPSACK_DEVICES=" + own.file("new/folder")};
+  const auto profile = object_of(knapsack({"devices", "measure", "--seconds", "0.001", "-t", "2", "--json"}, folder));
+  EXPECT_EQ(profile.at("id").as_string(), "host");
+  EXPECT_GT(profile.at("memory").at("bandwidth_gb_per_s").at("sustained").at("value").to_number<double>(), 0);
+  // It is kept, as the device `host`, and a profile that has no fault.
+  EXPECT_EQ(object_of(knapsack({"devices", "show", "host", "--json"}, folder)), profile);
+  EXPECT_EQ(object_of(knapsack({"devices", "check", own.file("new/folder/host.json"), "--json"}, folder)).at("valid"),
+            true);
+  const auto& machine = profile.at("machine").as_object();
   expect_machine(machine);
   EXPECT_EQ(machine.at("read_bandwidth").as_array().size(), 2U);
   EXPECT_EQ(machine.at("read_bandwidth").as_array()[1].at("threads").as_int64(), 2);
 }
 
 TEST(Devices, MeasureText) {
-  const auto result = knapsack({"devices", "measure", "--seconds", "0.001", "-t", "1"});
+  const auto result = knapsack({"devices", "measure", "--seconds", "0.001", "-t", "1"}, {"KNAPSACK_DEVICES="});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   for (const char* part : {"cores", "memory read", "fp32 products", "GB/s"})
     EXPECT_NE(result.out.find(part), std::string::npos) << result.out;
@@ -59,8 +68,12 @@ TEST(Devices, MeasureText) {
 }
 
 TEST(Devices, UsageErrors) {
-  for (const auto& words : std::vector<std::vector<std::string>>{{"devices"},
-                                                                 {"devices", "guess"},
+  for (const auto& words : std::vector<std::vector<std::string>>{{"devices", "guess"},
+                                                                 {"devices", "show"},
+                                                                 {"devices", "check"},
+                                                                 {"devices", "show", "rk3588", "--npu"},
+                                                                 {"devices", "show", "rk3558"},
+                                                                 {"devices", "list", "toaster"},
                                                                  {"devices", "measure", "more"},
                                                                  {"devices", "measure", "--seconds", "0"}}) {
     const auto result = knapsack(words);

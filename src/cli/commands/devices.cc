@@ -1,8 +1,17 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+
+#include "base/atomic_file.h"
+#include "base/log.h"
 #include "cli/commands/command.h"
+#include "cli/devices_text.h"
 #include "cli/interrupt.h"
+#include "cli/json_text.h"
+#include "device/devices.h"
 #include "device/peaks.h"
 #include "report/progress.h"
 #include "report/table.h"
@@ -42,21 +51,157 @@ std::string machine_text(const Host& host, const Peaks& peaks) {
   return text + fmt::format("\n{}", table.text());
 }
 
+// Where it is kept of this machine: the path; empty: there is no folder to keep it in.
+Result<std::string> keep(const json::object& profile) {
+  const std::string folder = devices_folder();
+  if (folder.empty()) return std::string();
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed) return usage_error("{}: the folder cannot be made: {}", folder, failed.message());
+  const std::string path = (std::filesystem::path(folder) / "host.json").string();
+  TRY(auto file, AtomicFile::create(path));
+  TRY_VOID(file.write(json_text(profile) + "\n"));
+  TRY_VOID(file.commit());
+  return path;
+}
+
+bool holds(std::string_view text, std::string_view word) {
+  const auto same = [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+  };
+  return std::search(text.begin(), text.end(), word.begin(), word.end(), same) != text.end();
+}
+
+bool matches(const DeviceProfile& profile, const std::string& word) {
+  return holds(profile.id, word) || holds(profile.name, word) || holds(profile.vendor, word) ||
+         holds(profile.family, word) ||
+         std::any_of(profile.aliases.begin(), profile.aliases.end(),
+                     [&](const std::string& alias) { return holds(alias, word); });
+}
+
 class DevicesCommand final : public Command {
  public:
   void describe(Arguments& arguments) override {
     arguments.about(
+        "list: the devices whose profiles there are: memory, bandwidth, peak of the NPU, toolchains; NAME: only those "
+        "in "
+        "whose id, names, vendor or family it stands.\n"
+        "show: what is known of the device NAME (an id, an alias, or FILE.json), each figure with its source. What is "
+        "not "
+        "listed is not known. --json prints the profile itself.\n"
+        "check: whether the profile, or the toolchain's table, in the file NAME is as it should be; every fault is "
+        "named "
+        "with its place (exit code 3 where there is one).\n"
         "measure: what this machine can do at most: how fast memory and each cache are read, by how many threads, and "
         "how many products of floats and of 8-bit integers a second each mix of instructions makes. A model's speed is "
         "judged beside these figures (`knapsack bench`). It takes some seconds; on a machine that others use, too, the "
-        "figures move within minutes.");
-    arguments.positional("ACTION", action_, "what to do: measure").choices = {"measure"};
-    arguments.number("--seconds", seconds_, 0.001, 60, "how long to measure each figure");
+        "figures move within minutes. They are kept as the profile of the device `host`.\n"
+        "Profiles are built in; files in $KNAPSACK_DEVICES, else $XDG_CONFIG_HOME/knapsack/devices (~/.config without "
+        "that variable) add to them and win.");
+    Argument& action = arguments.positional("ACTION", action_, "what to do: list, show, check, measure");
+    action.choices = {"list", "show", "check", "measure"};
+    action.fallback = "list";
+    arguments.positional("NAME", name_, "the device, or a file with a profile").complete = Complete::file;
+    arguments.flag("--npu", npu_, "list: only devices with an NPU");
+    arguments.number("--seconds", seconds_, 0.001, 60, "measure: how long each figure is measured");
+    arguments.example("knapsack devices", "all devices");
+    arguments.example("knapsack devices list snapdragon", "those of one family");
+    arguments.example("knapsack devices show rk3588", "one, with the source of each figure");
+    arguments.example("knapsack devices show rk3588 --json > my-board.json", "a profile to change");
+    arguments.example("knapsack devices check my-board.json", "is it right?");
     arguments.example("knapsack devices measure", "this machine's bandwidth and peaks");
-    arguments.example("knapsack devices measure --json > machine.json", "the same as a profile to keep");
+    arguments.example("knapsack devices measure --json > machine.json", "the same as a profile");
   }
 
   Result<int> run(Context& context) override {
+    const std::string action = action_.value_or("list");
+    if (npu_ && action != "list") return usage_error("--npu is for `knapsack devices list`");
+    if (action == "measure") {
+      if (name_) return usage_error("unexpected {}: this machine is what is measured", in_quotes(*name_));
+      return measure(context);
+    }
+    if (action == "list") return list(context);
+    if (!name_)
+      return usage_error("{} is missing; see `knapsack devices --help`",
+                         action == "show" ? "NAME" : "the file to check");
+    return action == "show" ? show(context) : check(context);
+  }
+
+ private:
+  Result<int> list(Context& context) const {
+    TRY(const Devices all, Devices::in_use());
+    std::vector<Device> devices;
+    for (const std::string& id : all.ids()) {
+      auto device = all.find(id);
+      if (!device) {
+        warn("{}", device.error().message);  // the others are there all the same
+        continue;
+      }
+      if (name_ && !matches(device->profile, *name_)) continue;
+      if (npu_ && !device->profile.npu) continue;
+      devices.push_back(std::move(*device));
+    }
+    if (devices.empty() && name_) {
+      TRY(const Device near, all.find(*name_));  // the error with the nearest names
+      devices.push_back(near);
+    }
+    return print_result(context, devices_table(devices), devices_json(devices));
+  }
+
+  Result<int> show(Context& context) const {
+    TRY(const Devices all, Devices::in_use());
+    TRY(const Device device, all.find(*name_));
+    std::vector<Toolchain> toolchains;
+    for (const std::string& id : device.profile.toolchains) {
+      auto toolchain = all.toolchain(id);
+      if (toolchain) {
+        toolchains.push_back(std::move(*toolchain));
+      } else {
+        warn("{}", toolchain.error().message);
+      }
+    }
+    return print_result(context, device_text(device, toolchains), device.json);
+  }
+
+  Result<int> check(Context& context) const {
+    TRY(const Devices all, Devices::in_use());
+    TRY(const std::string text, read_text_file(*name_, most_profile_bytes));
+    TRY(const json::object object, parse_json_object(text, *name_));
+    std::vector<ProfileFault> faults;
+    const bool is_toolchain = object.contains("ops");
+    std::string id;
+    if (is_toolchain) {
+      Toolchain toolchain;
+      TRY(faults, check_toolchain(text, *name_, toolchain));
+      id = toolchain.id;
+    } else {
+      DeviceProfile profile;
+      TRY(faults, check_profile(text, *name_, profile));
+      for (ProfileFault& fault : all.unknown_toolchains(profile)) faults.push_back(std::move(fault));
+      id = profile.id;
+    }
+    const std::string_view what = is_toolchain ? "toolchain" : "device";
+    json::object result{{"valid", faults.empty()}, {"kind", what}, {"id", id}};
+    std::string lines;
+    json::array list;
+    for (const ProfileFault& fault : faults) {
+      lines += one_line(fmt::format("{}: {}", fault.path, fault.message)) + "\n";
+      list.push_back(json::object{{"path", fault.path}, {"message", fault.message}});
+    }
+    result["faults"] = std::move(list);
+    if (faults.empty())
+      return print_result(context, fmt::format("{}: a good profile of the {} {}\n", one_line(*name_), what, id),
+                          result);
+    const Error error = bad_input("{}: {} fault{}", *name_, faults.size(), faults.size() == 1 ? "" : "s");
+    if (context.json)
+      result["error"] = json::object{{"code", static_cast<int>(error.code)}, {"message", error.message}};
+    TRY_VOID(print_result(context, lines, result));
+    TRY_VOID(context.out.flush());  // what is still held back when an error is returned is dropped
+    if (context.json) return static_cast<int>(error.code);
+    return error;
+  }
+
+  Result<int> measure(Context& context) const {
     const Host host = read_host();
     Progress progress("measuring", "permille", context.quiet);
     Interruptible interruptible;
@@ -66,11 +211,20 @@ class DevicesCommand final : public Command {
     options.stop = interruptible.token();
     TRY(const Peaks peaks, measure_peaks(host, options));
     progress.finish();
-    return print_result(context, machine_text(host, peaks), machine_json(host, peaks));
+    const json::object profile = host_profile(host, peaks);
+    std::string text = machine_text(host, peaks);
+    const auto kept = keep(profile);
+    if (!kept) {
+      warn("not kept as the device `host`: {}", kept.error().message);
+    } else if (!kept->empty()) {
+      text += fmt::format("\nkept as {}: the device `host`\n", one_line(*kept));
+    }
+    return print_result(context, text, profile);
   }
 
- private:
-  std::string action_;
+  std::optional<std::string> action_;
+  std::optional<std::string> name_;
+  bool npu_ = false;
   double seconds_ = 0.3;
 };
 

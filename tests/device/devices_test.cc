@@ -1,0 +1,191 @@
+#include "device/devices.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "device/data.h"
+#include "support/support.h"
+
+namespace knapsack {
+namespace {
+
+using testing::read_file;
+using testing::TempDir;
+using testing::write_file;
+
+const std::filesystem::path folder = testing::source_dir() / "devices";
+
+Devices built_in() {
+  auto all = Devices::with_folder("");
+  EXPECT_TRUE(all);
+  return *all;
+}
+
+// What is built in are the files as they stand there, all of them.
+TEST(Devices, BuiltInAreTheFilesOfTheRepository) {
+  const auto compare = [](std::span<const DataFile> files, const std::filesystem::path& in) {
+    std::size_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(in)) {
+      const std::string name = entry.path().filename().string();
+      if (!name.ends_with(".json") || name.ends_with("schema.json")) continue;
+      ++count;
+      const auto found = std::find_if(files.begin(), files.end(),
+                                      [&](const DataFile& file) { return std::string(file.name) + ".json" == name; });
+      ASSERT_NE(found, files.end()) << name;
+      EXPECT_EQ(found->text.find('\n'), std::string_view::npos) << name;
+      const auto ours = parse_json(found->text, name);
+      const auto theirs = parse_json(read_file(entry.path()), name);
+      ASSERT_TRUE(ours && theirs) << name;
+      EXPECT_EQ(*ours, *theirs) << name;
+    }
+    EXPECT_EQ(files.size(), count);
+  };
+  compare(device_data(), folder);
+  compare(toolchain_data(), folder / "toolchains");
+}
+
+TEST(Devices, EveryOneIsFoundByIdAndAlias) {
+  const Devices all = built_in();
+  ASSERT_GT(all.ids().size(), 100U);
+  for (const std::string& id : all.ids()) {
+    const auto device = all.find(id);
+    ASSERT_TRUE(device) << device.error().message;
+    EXPECT_EQ(device->profile.id, id);
+    EXPECT_EQ(device->json.at("id").as_string(), id);
+    EXPECT_TRUE(all.unknown_toolchains(device->profile).empty()) << id;
+    for (const std::string& chain : device->profile.toolchains) EXPECT_TRUE(all.toolchain(chain)) << chain;
+    if (!device->profile.aliases.empty()) {
+      EXPECT_EQ(all.find(device->profile.aliases.back())->profile.id, id);
+    }
+  }
+  EXPECT_EQ(all.find("sm8650")->profile.id, "snapdragon-8-gen-3");
+  EXPECT_EQ(all.find("RK3588S")->profile.id, "rk3588");
+  EXPECT_EQ(all.find("rockchip rk3588")->profile.id, "rk3588");
+  EXPECT_EQ(all.find("RK3588")->origin, "");
+}
+
+TEST(Devices, AnUnknownOneHasTheThreeNearest) {
+  const auto device = built_in().find("rk3558");
+  ASSERT_FALSE(device);
+  EXPECT_EQ(device.error().code, Code::usage);
+  EXPECT_NE(device.error().message.find("unknown device 'rk3558'; the nearest are rk3588, "), std::string::npos)
+      << device.error().message;
+  const auto chain = built_in().toolchain("rknn-toolkit");
+  ASSERT_FALSE(chain);
+  EXPECT_EQ(chain.error().code, Code::usage);
+  EXPECT_NE(chain.error().message.find("the nearest are rknn-toolkit2-2.1.0"), std::string::npos)
+      << chain.error().message;
+}
+
+TEST(Devices, ToolchainsByWhatStandsBeforeTheVersion) {
+  const Devices all = built_in();
+  EXPECT_EQ(all.toolchain("qairt")->id, "qairt-2.39-2.49");
+  EXPECT_EQ(all.toolchain("RKNN-Toolkit2")->version, "2.1.0");
+  EXPECT_FALSE(all.toolchain("executorch"));  // several
+  EXPECT_EQ(all.toolchain("executorch", {"executorch-qnn-cff6f4dd"})->id, "executorch-qnn-cff6f4dd");
+}
+
+TEST(Devices, TheUsersOwnWin) {
+  const TempDir own;
+  auto profile = *parse_json_object(read_file(folder / "rk3588.json"), "rk3588.json");
+  profile["name"] = "Mine";
+  write_file(own.path() / "rk3588.json", json::serialize(profile));
+  profile["id"] = "my-board";
+  profile["aliases"] = json::array{"the board"};
+  write_file(own.path() / "my-board.json", json::serialize(profile));
+  write_file(own.path() / "broken.json", "{");
+  const auto all = Devices::with_folder(own.path().string());
+  ASSERT_TRUE(all);
+  EXPECT_EQ(all->find("rk3588")->profile.name, "Mine");
+  EXPECT_EQ(all->find("rk3588")->origin, own.file("rk3588.json"));
+  EXPECT_EQ(all->find("The Board")->profile.id, "my-board");
+  EXPECT_EQ(all->find("rk3576")->profile.id, "rk3576");
+  const auto broken = all->find("broken");
+  ASSERT_FALSE(broken);
+  EXPECT_EQ(broken.error().code, Code::bad_input);
+  // A file that is named need lie nowhere.
+  EXPECT_EQ(built_in().find(own.file("my-board.json"))->profile.id, "my-board");
+  EXPECT_FALSE(built_in().find(own.file("none.json")));
+  EXPECT_TRUE(Devices::with_folder(own.file("no-such-folder")));
+  write_file(own.path() / "file", "");
+  EXPECT_FALSE(Devices::with_folder(own.file("file")));
+}
+
+TEST(Devices, HostIsWhatWasKeptOfThisMachine) {
+  const TempDir own;
+  const Host here = read_host();
+  const Peaks peaks{
+      .memory = {{.threads = 1, .gb_per_s = 10.5}, {.threads = 2, .gb_per_s = 20.5}},
+      .caches = {},
+      .compute = {{.mix = "fma", .threads = 2, .gop_per_s = 150},
+                  {.mix = "dots", .products = Products::int8, .weight_bits = 8, .threads = 2, .gop_per_s = 900}}};
+  const auto bare = Devices::with_folder(own.path().string())->find("host");
+  ASSERT_TRUE(bare) << bare.error().message;
+  EXPECT_EQ(bare->origin, "this machine");
+  EXPECT_FALSE(bare->profile.memory.sustained_gb_per_s);
+  EXPECT_EQ(bare->profile.kind, DeviceKind::host);
+
+  write_file(own.path() / "host.json", json::serialize(host_profile(here, peaks)));
+  const auto kept = Devices::with_folder(own.path().string())->find("HOST");
+  ASSERT_TRUE(kept) << kept.error().message;
+  EXPECT_EQ(kept->origin, own.file("host.json"));
+  EXPECT_EQ(kept->profile.memory.sustained_gb_per_s->value, 20.5);
+  EXPECT_EQ(kept->profile.cpu->peak("int8")->value, 0.9);
+  ASSERT_TRUE(kept->profile.machine);
+  EXPECT_EQ(kept->profile.machine->peaks.read(1), 10.5);
+  EXPECT_EQ(kept->profile.machine->peaks.fp32(2), 150);
+  EXPECT_EQ(kept->profile.machine->host.caches.size(), here.caches.size());
+
+  Host other = here;
+  other.cpu = "Another CPU";
+  write_file(own.path() / "host.json", json::serialize(host_profile(other, peaks)));
+  EXPECT_EQ(Devices::with_folder(own.path().string())->find("host")->origin, "this machine");
+}
+
+TEST(Devices, AHostOfWhichLittleIsKnown) {
+  const auto profile = read_profile(json::serialize(host_profile(Host{.architecture = "riscv64"}, {})), "host");
+  ASSERT_TRUE(profile) << profile.error().message;
+  EXPECT_EQ(profile->name, "riscv64");
+  EXPECT_FALSE(profile->memory.sizes_bytes);
+}
+
+TEST(Toolchains, WhatTheySay) {
+  const auto chain = built_in().toolchain("qairt-2.39-2.49");
+  ASSERT_TRUE(chain);
+  ASSERT_NE(chain->op("RotaryEmbedding"), nullptr);
+  EXPECT_EQ(chain->op("RotaryEmbedding")->support, Support::yes);
+  EXPECT_EQ(chain->op("RotaryEmbedding")->since_version, "2.45");
+  EXPECT_EQ(chain->op("Pad")->source.substr(0, 17), "docs.qualcomm.com");
+  EXPECT_EQ(chain->op("NoSuchOperator"), nullptr);
+  EXPECT_NE(chain->trait("dynamic_shape"), nullptr);
+}
+
+TEST(Toolchains, FaultsAreNamed) {
+  const auto whole = *parse_json_object(read_file(folder / "toolchains" / "rknn-toolkit2-2.1.0.json"), "t.json");
+  const auto refuse = [&](const auto& change, std::string_view words) {
+    json::object changed = whole;
+    change(changed);
+    Toolchain chain;
+    const auto faults = check_toolchain(json::serialize(changed), "t.json", chain);
+    ASSERT_TRUE(faults);
+    ASSERT_EQ(faults->size(), 1U) << words;
+    EXPECT_TRUE((faults->at(0).path + ": " + faults->at(0).message).starts_with(words)) << faults->at(0).message;
+    EXPECT_FALSE(read_toolchain(json::serialize(changed), "t.json"));
+  };
+  const auto op = [](json::object& chain, std::size_t i) -> json::object& {
+    return chain["ops"].as_array().at(i).as_object();
+  };
+  refuse([&](json::object& c) { op(c, 0)["support"] = "maybe"; },
+         "ops[0].support: is the text 'maybe'; expected one of");
+  refuse([&](json::object& c) { op(c, 0)["op"] = "add"; }, "ops[0].op: is 'add'; expected a name of ONNX");
+  refuse([&](json::object& c) { op(c, 1)["op"] = op(c, 0)["op"]; }, "ops[1].op: is 'Add' a second time");
+  refuse([&](json::object& c) { op(c, 0)["dtypes"] = json::array{"int7"}; }, "ops[0].dtypes: has 'int7'");
+  refuse([&](json::object& c) { op(c, 0).erase("source"); }, "ops[0].source: is missing");
+  refuse([&](json::object& c) { op(c, 0)["since_version"] = "new"; }, "ops[0].since_version: is 'new'");
+  refuse([&](json::object& c) { c.erase("traits"); }, "traits: is missing");
+  refuse([&](json::object& c) { c["id"] = "RKNN 2"; }, "id: is 'RKNN 2'");
+}
+
+}  // namespace
+}  // namespace knapsack
