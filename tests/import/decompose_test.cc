@@ -1,0 +1,197 @@
+// The primitive operators of models as importers build them: how many of each, counted by hand from the models' code,
+// and shapes that hold for every architecture there is.
+#include "graph/decompose/primitive.h"
+
+#include <gtest/gtest.h>
+
+#include "import/golden.h"
+
+namespace knapsack {
+namespace {
+
+using testing::golden_names;
+
+Graph graph_of(const std::string& name) {
+  auto imported = import_model(testing::data_path("golden/" + name).string(), {});
+  if (!imported) throw std::runtime_error(imported.error().message);
+  return std::move(imported->graph);
+}
+
+using Counts = std::map<std::string, int>;
+
+// layer -1: what belongs to none; -2: all.
+Counts counts(const PrimitiveGraph& graph, std::int64_t layer) {
+  Counts out;
+  for (const PrimitiveNode& node : graph.nodes)
+    if (layer == -2 || node.layer == layer) ++out[std::string(onnx_name(node.op))];
+  return out;
+}
+
+int total(const Counts& counts) {
+  int sum = 0;
+  for (const auto& [op, count] : counts) sum += count;
+  return sum;
+}
+
+const PrimitiveTensor& tensor(const PrimitiveGraph& graph, const std::string& name) {
+  for (const PrimitiveTensor& each : graph.tensors)
+    if (each.name == name) return each;
+  throw std::runtime_error("no tensor " + name);
+}
+
+using Dims = std::vector<std::int64_t>;
+
+TEST(Decompose, LlamaLayer) {
+  // Norms: 2 of Cast Pow ReduceMean Add Sqrt Div Mul Cast Mul. q, k, v: MatMul Reshape Transpose. RoPE: 2 of Mul Slice
+  // Slice Neg Concat Mul Add. KV: 2 Concat. Repeated heads: 2 of Unsqueeze Expand Reshape. Attention: Transpose MatMul
+  // Mul Add Cast Softmax Cast MatMul Transpose Reshape, MatMul of o_proj, Add. MLP: MatMul MatMul Sigmoid Mul Mul
+  // MatMul, Add.
+  const Graph graph = graph_of("llama-llama3rope");
+  const Counts decode{{"MatMul", 9},     {"Mul", 11},   {"Add", 7},    {"Cast", 6},      {"Pow", 2},
+                      {"ReduceMean", 2}, {"Sqrt", 2},   {"Div", 2},    {"Reshape", 6},   {"Transpose", 5},
+                      {"Slice", 4},      {"Neg", 2},    {"Concat", 4}, {"Unsqueeze", 2}, {"Expand", 2},
+                      {"Softmax", 1},    {"Sigmoid", 1}};
+  const PrimitiveGraph one = decompose(graph, {1, 7});
+  EXPECT_EQ(counts(one, 1), decode);
+  EXPECT_EQ(total(decode), 68);
+  Counts prefill = decode;
+  prefill["Concat"] = 2;  // nothing to append to
+  EXPECT_EQ(counts(decompose(graph, {5, 0}), 1), prefill);
+  // Once for all: the embedding; Unsqueeze Cast MatMul Transpose Concat, and Cos Cast Unsqueeze, Sin Cast Unsqueeze; of
+  // the mask Reshape Greater Where Unsqueeze Unsqueeze; the last norm's nine; the head.
+  EXPECT_EQ(total(counts(one, -1)), 1 + 11 + 5 + 9 + 1);
+  EXPECT_EQ(counts(one, -1)["Sin"], 1);
+}
+
+TEST(Decompose, QwenLayerHasBiases) {
+  const PrimitiveGraph graph = decompose(graph_of("qwen2-tied-gqa"), {1, 7});
+  EXPECT_EQ(total(counts(graph, 0)), 68 + 3);
+  EXPECT_EQ(counts(graph, 0)["Add"], 7 + 3);
+}
+
+TEST(Decompose, GeluAndAllHeads) {
+  // Div Erf Add Mul Mul in the place of Sigmoid Mul; no repeated heads.
+  EXPECT_EQ(total(counts(decompose(graph_of("llama-mha-gelu"), {1, 7}), 0)), 68 + 3 - 6);
+}
+
+TEST(Decompose, FusedMatricesAreSplit) {
+  // Phi-3: one MatMul and a Split for q, k and v, and one for gate and up; part of each head is rotated: for q and k a
+  // Split before and a Concat behind.
+  const PrimitiveGraph graph = decompose(graph_of("phi3-partial"), {1, 7});
+  Counts layer = counts(graph, 0);
+  EXPECT_EQ(layer["MatMul"], 4 + 2);
+  EXPECT_EQ(layer["Split"], 2 + 2);
+  EXPECT_EQ(layer["Concat"], 2 + 2 + 2);
+}
+
+TEST(Decompose, DeepSeekLayers) {
+  const PrimitiveGraph graph = decompose(graph_of("deepseek-v2-lite"), {1, 7});
+  // Norm 9; q 1; kv_a MatMul Split, norm 9; k: Reshape Transpose, pairs apart Reshape Transpose Reshape, rotated 7; q:
+  // Reshape Transpose Split, MatMul into the latent; the rotated part 3 + 7, Concat; cache: Reshape Transpose, Concat
+  // of latent and k, Concat of past and now; attention: keys Unsqueeze Expand Reshape, values Slice Unsqueeze Expand
+  // Reshape, Transpose MatMul Mul Add Cast Softmax Cast MatMul; out of the latent MatMul; Transpose Reshape MatMul;
+  // Add.
+  const int mla = 9 + 1 + 2 + 9 + 12 + 4 + 10 + 1 + 4 + 15 + 1 + 3 + 1;
+  EXPECT_EQ(total(counts(graph, 0)), mla + 9 + 6 + 1);  // norm, MLP, Add
+  // Router: MatMul, Reshape Cast Softmax TopK Cast; Reshape OneHot Transpose Transpose, 17 for each of 8 experts,
+  // Reshape; the shared expert 6, Add.
+  EXPECT_EQ(total(counts(graph, 1)), mla + 9 + (1 + 5 + 4 + 17 * 8 + 1 + 6 + 1) + 1);
+  EXPECT_EQ(counts(graph, 1)["NonZero"], 8);
+  EXPECT_EQ(counts(graph, 1)["ScatterND"], 8);
+  EXPECT_EQ(counts(graph, 1)["TopK"], 1);
+}
+
+TEST(Decompose, Shapes) {
+  const PrimitiveGraph decode = decompose(graph_of("qwen2-tied-gqa"), {1, 7});  // 4 heads of 16, 2 of K and V
+  EXPECT_EQ(tensor(decode, "layers.0.kv.k").shape.dims, (Dims{1, 2, 7, 16}));
+  EXPECT_EQ(tensor(decode, "layers.0.kv.k").bytes, 2 * 7 * 16 * 2);
+  EXPECT_EQ(tensor(decode, "layers.0.attn.k_write/Concat").shape.dims, (Dims{1, 2, 8, 16}));
+  EXPECT_EQ(tensor(decode, "layers.0.attn.context/Softmax").shape.dims, (Dims{1, 4, 1, 8}));
+  EXPECT_EQ(tensor(decode, "layers.0.attn.context/Softmax").shape.type, OnnxType::float32);
+  EXPECT_EQ(tensor(decode, "model.layers.0.mlp.gate_proj.weight.T").shape.dims, (Dims{64, 160}));
+  EXPECT_EQ(decode.tensor(decode.outputs.front()).shape.dims, (Dims{1, 1, 512}));
+  EXPECT_EQ(decode.outputs.size(), 1 + 3 * 2);  // and a cache of K and V for each layer
+  const PrimitiveGraph prefill = decompose(graph_of("qwen2-tied-gqa"), {5, 0});
+  EXPECT_EQ(tensor(prefill, "layers.0.attn.context/Softmax").shape.dims, (Dims{1, 4, 5, 5}));
+  EXPECT_EQ(prefill.tensor(prefill.outputs.front()).shape.dims, (Dims{1, 1, 512}));
+  EXPECT_EQ(tensor(decompose(graph_of("deepseek-v2-lite"), {1, 7}), "layers.0.attn.k_write/Concat_1").shape.dims,
+            (Dims{1, 1, 8, 40}));
+}
+
+TEST(Decompose, EveryArchitectureHolds) {
+  for (const std::string& name : golden_names()) {
+    const Graph graph = graph_of(name);
+    for (const DecomposeOptions& options : {DecomposeOptions{1, 31}, DecomposeOptions{9, 0}, DecomposeOptions{3, 4}}) {
+      const PrimitiveGraph primitive = decompose(graph, options);
+      const auto valid = verify(primitive);
+      EXPECT_TRUE(valid) << name << ": " << (valid ? "" : valid.error().message);
+      // Every weight of the graph is read.
+      std::vector<bool> read(primitive.tensors.size(), false);
+      for (const PrimitiveNode& node : primitive.nodes)
+        for (const int id : node.inputs) read[static_cast<std::size_t>(id)] = true;
+      for (std::size_t i = 0; i < read.size(); ++i) {
+        EXPECT_TRUE(read[i] || primitive.tensors[i].kind != ValueKind::constant)
+            << name << ": " << primitive.tensors[i].name;
+      }
+    }
+  }
+}
+
+TEST(Decompose, VerifyFindsFaults) {
+  const PrimitiveGraph good = decompose(graph_of("llama-llama3rope"), {1, 7});
+  ASSERT_TRUE(verify(good));
+  PrimitiveGraph shape = good;
+  shape.tensors[static_cast<std::size_t>(shape.nodes[10].outputs[0])].shape.dims[0] += 1;
+  EXPECT_FALSE(verify(shape));
+  PrimitiveGraph order = good;
+  std::swap(order.nodes[3], order.nodes[4]);
+  ASSERT_FALSE(verify(order));
+  EXPECT_NE(verify(order).error().message.find("reads what nothing before it has made"), std::string::npos);
+  PrimitiveGraph twice = good;
+  twice.nodes.push_back(twice.nodes.back());
+  ASSERT_FALSE(verify(twice));
+  EXPECT_NE(verify(twice).error().message.find("makes what is there already"), std::string::npos);
+  PrimitiveGraph result = good;
+  result.outputs.push_back(-1);
+  EXPECT_FALSE(verify(result));
+}
+
+using Shapes = std::vector<OnnxShape>;
+Result<Shapes> infer(OnnxOp op, const std::vector<std::int64_t>& numbers, const Shapes& inputs) {
+  std::vector<const OnnxShape*> pointers;
+  for (const OnnxShape& each : inputs) pointers.push_back(&each);
+  return infer_onnx(op, numbers, pointers);
+}
+
+TEST(Decompose, RulesOfOperators) {
+  const auto f16 = [](Dims dims) { return OnnxShape{OnnxType::float16, std::move(dims), false}; };
+  const auto i64 = [](Dims dims) { return OnnxShape{OnnxType::int64, std::move(dims), false}; };
+  const auto dims = [](const Result<Shapes>& made, std::size_t i = 0) { return made ? (*made)[i].dims : Dims{-1}; };
+  EXPECT_EQ(dims(infer(OnnxOp::MatMul, {}, {f16({1, 4, 3, 8}), f16({4, 8, 5})})), (Dims{1, 4, 3, 5}));
+  EXPECT_FALSE(infer(OnnxOp::MatMul, {}, {f16({3, 8}), f16({7, 5})}));
+  EXPECT_EQ(dims(infer(OnnxOp::Add, {}, {f16({2, 1, 4}), f16({3, 1})})), (Dims{2, 3, 4}));
+  EXPECT_FALSE(infer(OnnxOp::Add, {}, {f16({2}), f16({3})}));
+  EXPECT_FALSE(infer(OnnxOp::Add, {}, {f16({2}), i64({2})}));
+  EXPECT_EQ(dims(infer(OnnxOp::Gather, {0}, {f16({100, 8}), i64({1, 5})})), (Dims{1, 5, 8}));
+  EXPECT_EQ(dims(infer(OnnxOp::GatherND, {}, {f16({3, 7}), i64({5, 2})})), (Dims{5}));
+  EXPECT_EQ(dims(infer(OnnxOp::ScatterND, {}, {f16({9, 4}), i64({5, 1}), f16({5, 4})})), (Dims{9, 4}));
+  EXPECT_FALSE(infer(OnnxOp::ScatterND, {}, {f16({9, 4}), i64({5, 1}), f16({5, 3})}));
+  EXPECT_EQ(dims(infer(OnnxOp::TopK, {1, 3}, {f16({2, 8})}), 1), (Dims{2, 3}));
+  EXPECT_FALSE(infer(OnnxOp::TopK, {1, 9}, {f16({2, 8})}));
+  EXPECT_EQ(dims(infer(OnnxOp::Split, {1, 3, 5}, {f16({2, 8})}), 1), (Dims{2, 5}));
+  EXPECT_FALSE(infer(OnnxOp::Split, {1, 3, 4}, {f16({2, 8})}));
+  EXPECT_FALSE(infer(OnnxOp::Reshape, {3, 5}, {f16({2, 8})}));
+  EXPECT_FALSE(infer(OnnxOp::Transpose, {0, 0}, {f16({2, 8})}));
+  EXPECT_FALSE(infer(OnnxOp::Slice, {1, 0, 9}, {f16({2, 8})}));
+  EXPECT_FALSE(infer(OnnxOp::Expand, {2, 4}, {f16({2, 8})}));
+  EXPECT_FALSE(infer(OnnxOp::Squeeze, {1}, {f16({2, 8})}));
+  EXPECT_FALSE(infer(OnnxOp::Concat, {0}, {f16({2, 8}), f16({2, 7})}));
+  const auto found = infer(OnnxOp::NonZero, {7}, {i64({3, 7})});
+  ASSERT_TRUE(found);
+  EXPECT_TRUE((*found)[0].dynamic);
+  const Shapes after{f16({9, 4}), {OnnxType::int64, {7}, true}};
+  EXPECT_TRUE((*infer(OnnxOp::Gather, {0}, after))[0].dynamic);
+}
+
+}  // namespace
+}  // namespace knapsack
