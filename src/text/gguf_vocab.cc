@@ -59,38 +59,46 @@ int byte_of(std::string_view token) {
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-// Places in a list of texts that are all different, found by the text: a seventh of the memory that a
+// Places in a list of texts that are all different, found by the text: a third of the memory that a
 // std::unordered_map of them takes.
 class Places {
  public:
-  Places() : slots_(1, free) {}
-  explicit Places(std::span<const std::string_view> texts) : texts_(texts), slots_(2 * texts.size() + 1, free) {}
+  Places() : slots_(1) {}
+  explicit Places(std::span<const std::string_view> texts) : texts_(texts), slots_(2 * texts.size() + 1) {}
 
   [[nodiscard]] std::optional<std::int32_t> find(std::string_view text) const {
-    const std::int32_t place = slots_[slot(text)];
-    if (place == free) return std::nullopt;
-    return place;
+    const Slot& found = slots_[slot(text, hash(text))];
+    if (found.place == free) return std::nullopt;
+    return found.place;
   }
   // Gives back an earlier place with the same text; that one then stays.
   std::optional<std::int32_t> insert(std::size_t place) {
-    std::int32_t& found = slots_[slot(texts_[place])];
-    if (found != free) return found;
-    found = static_cast<std::int32_t>(place);
+    const std::size_t own = hash(texts_[place]);
+    Slot& found = slots_[slot(texts_[place], own)];
+    if (found.place != free) return found.place;
+    found = {.place = static_cast<std::int32_t>(place), .hash = static_cast<std::uint32_t>(own)};
     return std::nullopt;
   }
 
  private:
   static constexpr std::int32_t free = -1;
+  struct Slot {
+    std::int32_t place = free;
+    std::uint32_t hash = 0;  // a part of it, so that hardly any other text is looked at
+  };
 
-  [[nodiscard]] std::size_t slot(std::string_view text) const {
-    std::size_t at = std::hash<std::string_view>()(text) % slots_.size();
-    while (slots_[at] != free && texts_[static_cast<std::size_t>(slots_[at])] != text)
+  [[nodiscard]] static std::size_t hash(std::string_view text) { return std::hash<std::string_view>()(text); }
+
+  [[nodiscard]] std::size_t slot(std::string_view text, std::size_t hash) const {
+    std::size_t at = hash % slots_.size();
+    while (slots_[at].place != free && (slots_[at].hash != static_cast<std::uint32_t>(hash) ||
+                                        texts_[static_cast<std::size_t>(slots_[at].place)] != text))
       at = at + 1 == slots_.size() ? 0 : at + 1;
     return at;
   }
 
   std::span<const std::string_view> texts_;
-  std::vector<std::int32_t> slots_;
+  std::vector<Slot> slots_;
 };
 
 class Writer {

@@ -14,14 +14,17 @@ const NONE: u32 = u32::MAX;
 
 /// Numbers of things kept elsewhere, found by their hash: linear probing over twice as many slots as things.
 struct Slots {
-    /// A thing's number and one; 0 is a free slot.
+    /// A thing's number and one, and bits of its hash above, so that few others are looked at; 0 is a free slot.
     slots: Vec<u32>,
+    number: u32,
     hasher: RandomState,
 }
 
 impl Slots {
-    fn new(count: usize) -> Self {
-        Slots { slots: vec![0; 2 * count + 1], hasher: RandomState::new() }
+    /// Numbers are below `end`.
+    fn new(count: usize, end: usize) -> Self {
+        let number = ((end as u64 + 1).next_power_of_two() - 1) as u32;
+        Slots { slots: vec![0; 2 * count + 1], number, hasher: RandomState::new() }
     }
 
     fn first(&self, hash: u64) -> usize {
@@ -31,14 +34,23 @@ impl Slots {
     /// The slot of the thing that is the `same`, or else the free one where it belongs.
     fn slot(&self, hash: u64, same: impl Fn(u32) -> bool) -> usize {
         let mut at = self.first(hash);
-        while self.slots[at] != 0 && !same(self.slots[at] - 1) {
+        while self.slots[at] != 0 && !((self.slots[at] ^ hash as u32) & !self.number == 0 && same(self.at(at))) {
             at = if at + 1 == self.slots.len() { 0 } else { at + 1 };
         }
         at
     }
 
+    fn at(&self, slot: usize) -> u32 {
+        (self.slots[slot] & self.number) - 1
+    }
+
+    fn put(&mut self, slot: usize, hash: u64, number: u32) {
+        self.slots[slot] = (number + 1) | (hash as u32 & !self.number);
+    }
+
     fn find(&self, hash: u64, same: impl Fn(u32) -> bool) -> Option<u32> {
-        self.slots[self.slot(hash, same)].checked_sub(1)
+        let slot = self.slot(hash, same);
+        (self.slots[slot] != 0).then(|| self.at(slot))
     }
 }
 
@@ -117,7 +129,7 @@ impl SpellingsBuilder {
     pub fn build(mut self) -> Result<Spellings, &'static str> {
         self.text.shrink_to_fit();
         self.by_id.shrink_to_fit();
-        let slots = Slots::new(self.count);
+        let slots = Slots::new(self.count, self.by_id.len());
         let mut out = Spellings { text: self.text, by_id: self.by_id, count: self.count, slots };
         for id in 0..out.by_id.len() as u32 {
             let Some(token) = out.spelling(id) else { continue };
@@ -126,7 +138,7 @@ impl SpellingsBuilder {
             if out.slots.slots[slot] != 0 {
                 return Err("two tokens are spelled alike");
             }
-            out.slots.slots[slot] = id + 1;
+            out.slots.put(slot, hash, id);
         }
         Ok(out)
     }
@@ -148,7 +160,7 @@ struct Merges {
 impl Merges {
     fn new(mut list: Vec<Merge>) -> Self {
         list.shrink_to_fit();
-        let mut slots = Slots::new(list.len());
+        let mut slots = Slots::new(list.len(), list.len());
         for (rank, merge) in list.iter().enumerate() {
             let hash = slots.hasher.hash_one((merge.left, merge.right));
             let same = |other: u32| {
@@ -156,7 +168,7 @@ impl Merges {
                 (other.left, other.right) == (merge.left, merge.right)
             };
             let slot = slots.slot(hash, same);
-            slots.slots[slot] = rank as u32 + 1; // the last of equal ones has the rank, as in the library
+            slots.put(slot, hash, rank as u32); // the last of equal ones has the rank, as in the library
         }
         Merges { list, slots }
     }

@@ -3,16 +3,13 @@
 use std::sync::Arc;
 
 use tokenizers::utils::parallelism::set_parallelism;
-use tokenizers::{
-    DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, TokenizerImpl,
-};
+use tokenizers::{DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, TokenizerImpl};
 
 use crate::boundary::{finish, give, give_ids, guarded, lent, Bytes, Ids};
 use crate::model::Model;
 
 /// The library's `Tokenizer`, but for the model.
-type Tokenizer =
-    TokenizerImpl<Model, NormalizerWrapper, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
+type Tokenizer = TokenizerImpl<Model, NormalizerWrapper, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
 
 pub struct Handle {
     pub library: Tokenizer,
