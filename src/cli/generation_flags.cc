@@ -78,7 +78,9 @@ void GenerationFlags::describe(Arguments& arguments) {
   arguments.integer("--guesses", guesses_, 1, 1000,
                     "guess so many tokens a step, whatever it costs (default: as many as pay)");
   arguments.group("");
-  arguments.integer("--logprobs", logprobs_, 0, 1000, "report each token's log probability, with so many alternatives");
+  arguments.integer("--logprobs", logprobs_, 0, 1000,
+                    "report each token's log probability, with so many alternatives: a table on stderr, with -q, too; "
+                    "part of --json");
 }
 
 bool GenerationFlags::asks_for_sampling() const {

@@ -17,7 +17,7 @@ constexpr ExitCode exit_codes[] = {
     {0, "done (also when the reader of the output went away: `knapsack ... | head -1`)"},
     {1, "a gate said no"},
     {2, "wrong usage, or a prompt longer than the context"},
-    {3, "a broken file"},
+    {3, "a broken file, or one that is not there"},
     {4, "a valid file that this version does not support"},
     {5, "out of memory, disk or another resource; standard output could not be written"},
     {130, "stopped by Ctrl-C"},
@@ -148,6 +148,11 @@ std::string overview_help(int width) {
   out +=
       "\nExamples:\n  knapsack chat model.gguf\n  knapsack run model.gguf -p \"The capital of France is\" -n 20\n"
       "  knapsack inspect model.gguf\n";
+  out += "\nExit codes:\n";
+  for (const auto& code : exit_codes) out += fmt::format("  {:<4}{}\n", code.code, wrapped(code.meaning, 6, columns));
+  out += "\nEnvironment:\n";
+  for (const auto& variable : variables)
+    out += fmt::format("  {:<18}{}\n", variable.name, wrapped(variable.meaning, 20, columns));
   out += "\n`knapsack COMMAND --help` explains a command.\n";
   return out;
 }
@@ -214,7 +219,7 @@ std::string markdown_help() {
       out += fmt::format("| `{}` | {} |\n", escaped_cell(signature(argument)), escaped_cell(description(argument)));
     }
     if (entry.name != all_commands().front().name)
-      out += fmt::format("\nAlso the common options `--json -t -q -v -h` (see [{0}](#{0})).\n",
+      out += fmt::format("\nAlso the common options `--json -t --cpus -q -v -h` (see [{0}](#{0})).\n",
                          all_commands().front().name);
     out += "\n";
     for (const auto& example : arguments.examples())

@@ -1,6 +1,8 @@
 // parse() through CLI11, which is included nowhere else: it takes long to compile.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "base/check.h"
 #include "base/nearest.h"
@@ -100,6 +102,21 @@ class Reader {
     return {};
   }
 
+  // What llama.cpp calls an option that is here, too.
+  static std::string elsewhere(const std::string& name, const std::vector<std::string>& names) {
+    constexpr std::array<std::pair<const char*, const char*>, 8> called{{{"--repeat-last-n", "--penalty-window"},
+                                                                         {"--n-predict", "--max-tokens"},
+                                                                         {"--predict", "--max-tokens"},
+                                                                         {"--ctx-size", "--ctx"},
+                                                                         {"--cache-type-k", "--kv"},
+                                                                         {"--cache-type-v", "--kv"},
+                                                                         {"-ctk", "--kv"},
+                                                                         {"--n-prompt", "--prompt"}}};
+    for (const auto& [theirs, ours] : called)
+      if (name == theirs && std::find(names.begin(), names.end(), ours) != names.end()) return ours;
+    return "";
+  }
+
   // What CLI11 could not place: options, and words after the last positional; "--" stands where it stood.
   Error surplus(const std::vector<std::string>& words) {
     const bool options = words[0] != "--";
@@ -107,10 +124,15 @@ class Reader {
     if (!options || word.size() < 2 || word[0] != '-')
       return usage_error("unexpected argument {}; {}", in_quotes(word), hint());
     const std::string name = word.starts_with("--") ? word.substr(0, word.find('=')) : word;
+    const auto is_model = [](const Argument& argument) { return argument.positional() && argument.value == "MODEL"; };
+    if ((name == "-m" || name == "--model") && std::any_of(arguments_.all().begin(), arguments_.all().end(), is_model))
+      return usage_error("unknown option {}; the model stands without one: `{} MODEL`; {}", in_quotes(name), command_,
+                         hint());
     std::vector<std::string> names;
     for (const auto& argument : arguments_.all())
       names.insert(names.end(), argument.names.begin(), argument.names.end());
-    const std::string near = nearest(name, names);
+    std::string near = nearest(name, names);
+    if (near.empty()) near = elsewhere(name, names);
     return usage_error("unknown option {}; {}{}", in_quotes(name), near.empty() ? "" : "did you mean " + near + "? ",
                        hint());
   }

@@ -295,19 +295,24 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
+Result<KvCache> speed_cache(const Bundle& bundle, const SpeedOptions& options) {
+  auto kv = KvCache::create(bundle.decode->states, options.batch, options.ctx(), options.kv);
+  if (kv || kv.error().code != Code::resource) return kv;
+  return out_of_resource(
+      "{}: a KV cache of {} tokens{} is more than there is memory; ask for less depth (-d), fewer tokens read (-p) or "
+      "written (-n){}",
+      bundle.name, options.ctx(), options.batch > 1 ? fmt::format(" for each of {} sequences", options.batch) : "",
+      options.batch > 1 ? " or fewer sequences (-b)" : "");
+}
+
 Result<std::vector<Speed>> measure_speed(const Bundle& bundle, const SpeedOptions& options,
                                          const std::stop_token& stop) {
   CHECK(options.repeats > 0 && options.batch > 0);
   CHECK(!options.prompts.empty() && !options.gens.empty() && !options.depths.empty() && !options.threads.empty());
   CHECK(options.reads() || options.writes());
   CHECK(options.batch <= std::max(bundle.decode->max_selected, bundle.prefill->max_selected));
-  auto kv = KvCache::create(bundle.decode->states, options.batch, options.ctx(), options.kv);
-  if (!kv)
-    return out_of_resource(
-        "{}: a KV cache of {} tokens for each of {} sequences is more than there is memory; "
-        "ask for less depth (-d), a shorter prompt (-p) or fewer sequences (-b)",
-        bundle.name, options.ctx(), options.batch);
-  Model model{.bundle = bundle, .kv = std::move(*kv)};
+  TRY(auto kv, speed_cache(bundle, options));
+  Model model{.bundle = bundle, .kv = std::move(kv)};
   return Measurement(options, stop).run(model);
 }
 

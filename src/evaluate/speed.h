@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "bundle/bundle.h"
 #include "kernels/kernel.h"
+#include "program/kv_cache.h"
 
 namespace knapsack {
 
@@ -58,6 +59,9 @@ struct Speed {
 // cache that does not fit is out_of_resource and says what to reduce.
 Result<std::vector<Speed>> measure_speed(const Bundle& bundle, const SpeedOptions& options,
                                          const std::stop_token& stop = {});
+
+// The KV cache that measuring takes, none of it touched: an error here is one that measure_speed() would give later.
+Result<KvCache> speed_cache(const Bundle& bundle, const SpeedOptions& options);
 
 double median(std::vector<double> values);  // of at least one
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <memory>
+#include <new>
 #include <system_error>
 
 #include "base/check.h"
@@ -121,7 +123,7 @@ std::vector<Task> tasks(const PackedTable& table, int threads) {
   return all;
 }
 
-Tuned measure(const Task& task, const TuneOptions& options, ThreadPool& pool) {
+Tuned measure(const Task& task, const TuneOptions& options, ThreadPool& pool, const std::stop_token& stop) {
   const PackedChoice built_in = Choices::built_in().packed(options.isa, task.kind);
   const auto field = task.info.value;
   Tuned tuned{.codes = task.codes, .choice = task.info.choice, .before = built_in.*field};
@@ -137,6 +139,7 @@ Tuned measure(const Task& task, const TuneOptions& options, ThreadPool& pool) {
   std::vector<std::vector<double>> ratios(choices.size());
   const Stopwatch clock;
   for (std::size_t round = 0; round < least_rounds || clock.ms() < options.seconds * 1000; ++round) {
+    if (stop.stop_requested()) return tuned;  // which nobody looks at
     for (std::size_t i = 0; i < choices.size(); ++i) {
       const std::size_t turn = (i + round) % choices.size();
       ms[turn] = product.run(choices[turn]);
@@ -173,8 +176,13 @@ Result<std::vector<Tuned>> tune(const TuneOptions& options, const std::stop_toke
   std::vector<Tuned> tuned;
   for (const Task& task : all) {
     if (options.progress) options.progress(static_cast<double>(tuned.size()) / static_cast<double>(all.size()));
+    try {
+      tuned.push_back(measure(task, options, *pool, stop));
+    } catch (const std::bad_alloc&) {
+      return out_of_resource("{} MiB of made-up weights are not to be had; a smaller --time takes fewer of them",
+                             ((options.bytes - 1) >> 20) + 1);
+    }
     if (stop.stop_requested()) return Error{Code::interrupted, "stopped while measuring"};
-    tuned.push_back(measure(task, options, *pool));
   }
   return tuned;
 }
@@ -183,9 +191,22 @@ std::string choices_text(Isa isa, const std::vector<Tuned>& tuned, std::span<con
   std::string text =
       "# How kernels go about it on this machine, as `knapsack tune` measured it.\n"
       "# ISA  codes  tokens  choice  value; `*`: any; a later line wins.\n";
-  for (const ChoiceLine& line : others)
-    if (!line.isa || *line.isa != isa) text += line.text() + "\n";
+  const auto measured = [&](const ChoiceLine& line) {
+    return line.isa && *line.isa == isa && std::any_of(tuned.begin(), tuned.end(), [&](const Tuned& entry) {
+             return entry.choice == line.choice &&
+                    (line.codes == "*" || line.codes == entry.codes || entry.codes == "*");
+           });
+  };
+  std::vector<ChoiceLine> kept;
+  std::copy_if(others.begin(), others.end(), std::back_inserter(kept),
+               [&](const auto& line) { return !measured(line); });
+  for (const ChoiceLine& line : kept) text += line.text() + "\n";
   for (const Tuned& entry : tuned) {
+    // What is built in need not be said, unless a line above says otherwise.
+    const bool said = std::any_of(kept.begin(), kept.end(), [&](const ChoiceLine& line) {
+      return line.choice == entry.choice && (!line.isa || *line.isa == isa);
+    });
+    if (entry.chosen == entry.before && !said) continue;
     const ChoiceLine line{.isa = isa, .codes = entry.codes, .choice = entry.choice, .value = entry.chosen};
     text += line.text();
     for (const Tried& tried : entry.tried)

@@ -61,10 +61,13 @@ std::string list_of(const Names& names, const Name& name) {
 
 Result<ChoiceLine> line_of(const std::vector<std::string_view>& words) {
   constexpr std::size_t count = 5;
-  if (words.size() != count) return bad_input("expected ISA CODES TOKENS CHOICE VALUE, found {} words", words.size());
+  if (words.size() != count)
+    return bad_input("expected ISA CODES TOKENS CHOICE VALUE, found {} word{}, the first {}", words.size(),
+                     words.size() == 1 ? "" : "s", printable(words[0].substr(0, 40)));
   ChoiceLine line{};
   line.isa = isa_from_name(words[0]);
-  if (!line.isa && words[0] != "*") return bad_input("{} is no instruction set known here", printable(words[0]));
+  if (!line.isa && words[0] != "*")
+    return bad_input("expected an instruction set that `knapsack version` lists, or *; found {}", printable(words[0]));
   static const std::vector<std::string> codes = all_codes();
   const auto known = std::find(codes.begin(), codes.end(), words[1]);
   if (known == codes.end())
@@ -159,8 +162,11 @@ Result<Choices> Choices::in_use() {
   Choices choices = built_in();
   choices.file_ = named != nullptr ? named : configured_file();
   if (choices.file_.empty()) return choices;
-  TRY(const Choices own, read(choices.file_));
-  choices.lines_.insert(choices.lines_.end(), own.lines_.begin(), own.lines_.end());
+  auto own = read(choices.file_);
+  if (!own)
+    return Error{own.error().code,
+                 own.error().message + "; correct it, or go without it by setting KNAPSACK_CHOICES to nothing"};
+  choices.lines_.insert(choices.lines_.end(), own->lines_.begin(), own->lines_.end());
   return choices;
 }
 

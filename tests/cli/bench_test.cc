@@ -114,7 +114,29 @@ TEST(Tune, WritesATableThatOtherCommandsRead) {
       EXPECT_TRUE(entry.as_object().contains(key)) << key;
   const auto table = Choices::read(file);
   ASSERT_TRUE(table) << table.error().message;
-  EXPECT_EQ(table->lines().size(), object.at("choices").as_array().size());
+  // What is built in need not be said.
+  std::size_t chosen = 0;
+  for (const auto& entry : object.at("choices").as_array())
+    if (entry.as_object().at("chosen") != entry.as_object().at("built_in")) ++chosen;
+  EXPECT_EQ(table->lines().size(), chosen);
+}
+
+TEST(Tune, MakesTheFolderOfItsTable) {
+  if (supported_isas().size() == 1) GTEST_SKIP() << "scalar has nothing to choose";
+  const testing::TempDir folder;
+  const std::string file = folder.file("config") + "/knapsack/choices";
+  const auto result = knapsack({"tune", "--time", "0.001", "-t", "1", "-q", "-o", file});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(Choices::read(file));
+}
+
+TEST(Tune, AnOutputThatIsNoFileIsRefusedBeforeAnythingIsMeasured) {
+  const testing::TempDir folder;
+  for (const std::string& output : {folder.path().string(), std::string("/dev/full"), folder.file("a") + "/"}) {
+    const auto result = knapsack({"tune", "--time", "600", "-o", output});
+    EXPECT_EQ(result.exit_code, 2) << output << ": " << result.err;
+    EXPECT_EQ(result.out, "");
+  }
 }
 
 const std::string model = testing::data_path("golden/qwen2-tied-gqa").string();

@@ -5,6 +5,7 @@
 
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,28 @@ TEST(Tune, TheFileSaysWhatWasChosenAndKeepsTheRest) {
   for (const ChoiceLine& line : after->lines()) lines.push_back(line.text());
   EXPECT_EQ(lines, (std::vector<std::string>{"* * one ahead 64", "avx512 * one ahead 128", "avx2 4 one ahead 512",
                                              "avx2 8 one ahead 1536"}));
+}
+
+TEST(Tune, WhatIsBuiltInIsNotSaidAndWhatWasNotMeasuredStays) {
+  const Tuned kept = tuned_of(0, {});
+  EXPECT_EQ(choices_text(Isa::avx2, {kept}, {}).find("avx2 4"), std::string::npos);
+  const auto before = Choices::parse("avx2 * one pieces 4\navx2 * one ahead 128\navx2 8 one ahead 64\n", "before");
+  const auto after = Choices::parse(choices_text(Isa::avx2, {kept}, before->lines()), "after");
+  ASSERT_TRUE(after) << after.error().message;
+  ASSERT_EQ(after->lines().size(), 3U);
+  EXPECT_EQ(after->lines()[0].text(), "avx2 * one pieces 4");
+  EXPECT_EQ(after->lines()[1].text(), "avx2 8 one ahead 64");
+  EXPECT_EQ(after->lines()[2].text(), "avx2 4 one ahead 1536");
+}
+
+TEST(Tune, IsStoppedWithinAChoice) {
+  std::stop_source source;
+  TuneOptions options{.isa = supported_isas().back(), .threads = 1, .seconds = 600, .bytes = 1 << 20};
+  if (options.isa == Isa::scalar) GTEST_SKIP() << "scalar has nothing to choose";
+  options.progress = [&](double) { std::thread([&source] { source.request_stop(); }).detach(); };
+  const auto all = tune(options, source.get_token());
+  ASSERT_FALSE(all);
+  EXPECT_EQ(all.error().code, Code::interrupted);
 }
 
 TEST(Tune, EveryChoiceThatMattersIsMeasured) {

@@ -62,7 +62,11 @@ class BenchCommand final : public Command {
         "set beside what this machine can do at most (`knapsack devices measure`), which is measured before and "
         "after.\n"
         "The token ids mean nothing; the likeliest next token is chosen in each step, as when text is written. A model "
-        "that fits in the processor's caches is read faster than memory, and so passes its peak.");
+        "that fits in the processor's caches is read faster than memory, and so passes its peak.\n"
+        "\"of the limit\": how near the products come, each weighed by its time, to the peak that would stop them "
+        "first: "
+        "reading memory, or multiplying (int8 or fp32). Peaks are those of the fastest instructions, whatever --isa "
+        "says.");
     model_argument(arguments, model_);
     arguments.integers("-p,--prompt", options_.prompts, 0, most_tokens, "tokens read; 0: no prefill");
     arguments.integers("-n,--gen", options_.gens, 0, most_tokens, "tokens written; 0: no decode");
@@ -100,6 +104,8 @@ class BenchCommand final : public Command {
           "worse",
           bundle->name, options_.ctx(), bundle->trained_ctx);
 
+    TRY_VOID(speed_cache(*bundle, options_));  // before the peaks, which take seconds
+
     const Host host = read_host();
     Interruptible interruptible;
     Progress progress("measuring", "permille", context.quiet);
@@ -119,11 +125,27 @@ class BenchCommand final : public Command {
     TRY(const Peaks again, measure_peaks(host, measure));
     peaks.merge(again);
     progress.finish();
+    warn_if_busy(speeds);
     if (!context.json) return print_result(context, text_of(*bundle, isa, host, peaks, speeds), {});
     return print_result(context, "", json_of(*bundle, isa, host, peaks, speeds));
   }
 
  private:
+  // Other work on the machine shows in rounds that differ.
+  static void warn_if_busy(const std::vector<Speed>& speeds) {
+    constexpr double much = 1.3;
+    double most = 1;
+    for (const Speed& speed : speeds) {
+      const auto [least, best] = std::minmax_element(speed.tokens_per_s.begin(), speed.tokens_per_s.end());
+      if (*least > 0) most = std::max(most, *best / *least);
+    }
+    if (most > much)
+      warn(
+          "one round was {:.1f} times as fast as another of the same case: other work ran on this machine, and the "
+          "figures are lower than it can do",
+          most);
+  }
+
   static constexpr std::int64_t most_tokens = 1 << 24;
   static constexpr std::int64_t most_threads = 1024;
 
@@ -131,7 +153,7 @@ class BenchCommand final : public Command {
                                     const std::vector<Speed>& speeds) const {
     using Align = Table::Align;
     std::string text = fmt::format("{} on {}, {}{}, KV {}{}{}\n\n", one_line(bundle.name), one_line(host.cpu),
-                                   isa_name(isa), choices_.empty() ? "" : " as " + one_line(choices_) + " chooses", kv_,
+                                   isa_name(isa), choices_.empty() ? "" : ", choices of " + one_line(choices_), kv_,
                                    options_.exact ? ", products of floats" : "",
                                    options_.batch > 1 ? fmt::format(", {} sequences together", options_.batch) : "");
     Table results({{"case"},

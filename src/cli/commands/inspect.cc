@@ -37,6 +37,7 @@ class InspectCommand final : public Command {
     arguments.flag("--check", check_, "hash and check every byte: NaN or Inf in the weights is then an error");
     arguments.integer("-c,--ctx", ctx_, 1, std::numeric_limits<std::int32_t>::max(),
                       "say what memory a context of so many tokens takes (default: the one `run` takes)");
+    kv_flag(arguments, kv_);
     arguments.example("knapsack inspect model.gguf", "what it is, what it needs, what is odd about it");
     arguments.example("knapsack inspect folder --check", "exit code 3 when a weight is damaged");
     arguments.example("knapsack inspect model.gguf --json | jq .kv_bytes_per_token", "for a script");
@@ -65,7 +66,7 @@ class InspectCommand final : public Command {
     const double bits =
         model.parameters > 0 ? static_cast<double>(all.bytes) * 8 / static_cast<double>(model.parameters) : 0;
     const std::int64_t ctx = ctx_.value_or(usual_ctx(*bundle));
-    const Footprint memory = footprint(*bundle, ctx, DType::F16);
+    const Footprint memory = footprint(*bundle, ctx, kv_dtype(kv_));
     if (context.json) {
       TRY_VOID(print_json(context, json_of(model, *bundle, types, all, bits, ctx, memory, checked)));
     } else {
@@ -110,7 +111,7 @@ class InspectCommand final : public Command {
     if (c.experts > 0) line("experts", fmt::format("{} of {} a token", c.top_k, c.experts));
     line("size", fmt::format("{}, {:.2f} bits per weight", format_bytes(static_cast<double>(all.bytes)), bits));
     const auto bytes = [](std::int64_t n) { return format_bytes(static_cast<double>(n)); };
-    line("KV cache", fmt::format("{} a token in f16", bytes(memory.kv_per_token)));
+    line("KV cache", fmt::format("{} a token in {}", bytes(memory.kv_per_token), kv_));
     line("memory",
          fmt::format("{} at a context of {}: weights {}, KV {}, activations {}, tokenizer {}", bytes(memory.total()),
                      ctx, bytes(memory.weights), bytes(memory.kv), bytes(memory.arena), bytes(memory.tokenizer)));
@@ -162,6 +163,7 @@ class InspectCommand final : public Command {
     object["bytes"] = all.bytes;
     object["bits_per_weight"] = bits;
     object["kv_bytes_per_token"] = memory.kv_per_token;
+    object["kv_type"] = kv_;
     object["memory"] = json::object{{"ctx", ctx},
                                     {"weights", memory.weights},
                                     {"kv", memory.kv},
@@ -196,7 +198,7 @@ class InspectCommand final : public Command {
     return object;
   }
 
-  std::string model_;
+  std::string model_, kv_ = "f16";
   std::optional<std::int64_t> ctx_;
   bool tensors_ = false, check_ = false;
 };

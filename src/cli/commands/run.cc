@@ -91,27 +91,23 @@ class RunCommand final : public Command {
       object["version"] = KNAPSACK_VERSION;
       TRY_VOID(print_json(context, object));
     }
-    if (!context.quiet) print_figures(context, completion, options, tokenizer.get());
+    if (!completion.logprobs.empty() && !context.json) say(logprob_table(completion, tokenizer.get()));
+    if (!context.quiet) say(figures(completion, options));
     return interruptible.raised() ? static_cast<int>(Code::interrupted) : 0;
   }
 
  private:
-  static void print_figures(const Context& context, const Completion& completion, const GenerateOptions& options,
-                            const Tokenizer* tokenizer) {
-    std::string text;
-    if (!completion.logprobs.empty() && !context.json) {
-      Table table({{"id", Table::Align::right}, {"token"}, {"logprob", Table::Align::right}, {"alternatives"}});
-      const auto token = [&](std::int32_t id) {
-        return tokenizer == nullptr ? std::to_string(id) : shown_token(*tokenizer, id);
-      };
-      for (const auto& entry : completion.logprobs) {
-        std::string others;
-        for (const auto& [id, logprob] : entry.top) others += fmt::format("{} {:.3f}  ", token(id), logprob);
-        table.row({std::to_string(entry.id), token(entry.id), fmt::format("{:.4f}", entry.logprob), others});
-      }
-      text += table.text();
+  static std::string logprob_table(const Completion& completion, const Tokenizer* tokenizer) {
+    Table table({{"id", Table::Align::right}, {"token"}, {"logprob", Table::Align::right}, {"alternatives"}});
+    const auto token = [&](std::int32_t id) {
+      return tokenizer == nullptr ? std::to_string(id) : shown_token(*tokenizer, id);
+    };
+    for (const auto& entry : completion.logprobs) {
+      std::string others;
+      for (const auto& [id, logprob] : entry.top) others += fmt::format("{} {:.3f}  ", token(id), logprob);
+      table.row({std::to_string(entry.id), token(entry.id), fmt::format("{:.4f}", entry.logprob), others});
     }
-    say(text + figures(completion, options));
+    return table.text();
   }
 
   std::string model_;

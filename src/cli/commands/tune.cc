@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/atomic_file.h"
 #include "base/limits.h"
@@ -22,15 +23,14 @@ class TuneCommand final : public Command {
   void describe(Arguments& arguments) override {
     arguments.about(
         "Kernels can go about a product of integers in several ways, all with the same result; which is fastest "
-        "depends "
-        "on the machine. Each value is measured beside what is built in, turn by turn, on made-up weights of every "
-        "kind "
-        "(codes of 4, 5, 6 and 8 bits, with mins or in groups of 16), and is chosen only where it is faster by more "
-        "than "
-        "the measurements scatter. On a machine that others use, too, little or nothing is chosen, and rightly.\n"
-        "With -o the table of choices goes into FILE; lines of other instruction sets that FILE holds are kept. Every "
-        "command reads the table in $KNAPSACK_CHOICES (none where that is empty), else in "
-        "$XDG_CONFIG_HOME/knapsack/choices (~/.config without that variable), where it is there.\n"
+        "depends on the machine. Each value is measured beside what is built in, turn by turn, on made-up weights of "
+        "every "
+        "kind (codes of 4, 5, 6 and 8 bits, with mins or in groups of 16), and is chosen only where it is faster by "
+        "more "
+        "than the measurements scatter. On a machine that others use, too, little or nothing is chosen, and rightly.\n"
+        "With -o what is chosen otherwise than built in goes into FILE, with the lines that FILE holds about anything "
+        "else. Every command that multiplies reads the table in $KNAPSACK_CHOICES (none where that is empty), else in "
+        "$XDG_CONFIG_HOME/knapsack/choices (~/.config without that variable), where it is there: to undo, delete it.\n"
         "ahead: bytes of weights fetched ahead of their use. pieces: at most so many a thread that a product is cut "
         "into. vectors: how many share what is loaded of the tokens. tiles: the fewest tokens for AMX's tiles.");
     isa_flag(arguments, isa_);
@@ -48,21 +48,30 @@ class TuneCommand final : public Command {
     options.bytes = static_cast<std::int64_t>(bytes_a_second * std::clamp(seconds_, 0.0625, 2.0));
     TRY(options.isa, chosen_isa(isa_));
     if (options.isa == Isa::scalar) return usage_error("scalar has nothing to choose; name another instruction set");
-    // What is in the file already is looked at before the minutes that measuring takes.
+    // What is in the file already, and whether it can be written, is looked at before the minutes that measuring takes.
     Choices before;
-    struct stat status {};
-    if (output_ && ::stat(output_->c_str(), &status) == 0 && S_ISREG(status.st_mode)) {
-      TRY(before, Choices::read(*output_));
+    std::optional<AtomicFile> file;
+    if (output_) {
+      struct stat status {};
+      const bool there = ::stat(output_->c_str(), &status) == 0;
+      if (there && !S_ISREG(status.st_mode))
+        return usage_error("-o: expected the name of a file, found {}, which is something else", in_quotes(*output_));
+      if (there) {
+        TRY(before, Choices::read(*output_));
+      }
+      std::error_code failed;  // told by create()
+      std::filesystem::create_directories(std::filesystem::path(*output_).parent_path(), failed);
+      TRY(auto created, AtomicFile::create(*output_));
+      file.emplace(std::move(created));
     }
     Interruptible interruptible;
     Progress progress("measuring", "permille", context.quiet);
     options.progress = [&](double done) { progress.update(static_cast<std::uint64_t>(done * 1000), 1000); };
     TRY(const auto tuned, tune(options, interruptible.token()));
     progress.finish();
-    if (output_) {
-      TRY(auto file, AtomicFile::create(*output_));
-      TRY_VOID(file.write(choices_text(options.isa, tuned, before.lines())));
-      TRY_VOID(file.commit());
+    if (file) {
+      TRY_VOID(file->write(choices_text(options.isa, tuned, before.lines())));
+      TRY_VOID(file->commit());
     }
     return print_result(context, text_of(options, tuned), json_of(options, tuned));
   }
@@ -78,6 +87,7 @@ class TuneCommand final : public Command {
                  {"spread", Align::right},
                  {""}});
     std::size_t changed = 0;
+    double noise = 0;
     for (const Tuned& tuned : all) {
       const ChoiceInfo& info = info_of(tuned);
       const auto row = [&](std::int64_t value, double ratio, double spread, const char* verdict) {
@@ -86,6 +96,7 @@ class TuneCommand final : public Command {
       };
       const bool kept = tuned.chosen == tuned.before;
       if (!kept) ++changed;
+      noise = std::max(noise, tuned.noise);
       row(tuned.before, 1, tuned.noise, kept ? "built in, kept" : "built in");
       for (const Tried& tried : tuned.tried) {
         const bool within = tried.ratio > 1 && tried.value != tuned.chosen;
@@ -95,8 +106,21 @@ class TuneCommand final : public Command {
                                         : "");
       }
     }
-    return fmt::format("{}, {} thread{}: {} of {} choices changed\n\n{}", isa_name(options.isa), options.threads,
-                       options.threads == 1 ? "" : "s", changed, all.size(), table.text());
+    std::string text = fmt::format("{}, {} thread{}: {} of {} choices changed\n\n{}", isa_name(options.isa),
+                                   options.threads, options.threads == 1 ? "" : "s", changed, all.size(), table.text());
+    text +=
+        "\nspeed: as a multiple of what is built in; spread: three quarters of the rounds lie within it. Chosen is "
+        "what "
+        "leads by\nmore than its spread, than that of what is built in, and than 0.01; \"not for sure\" leads by "
+        "less.\n";
+    constexpr double busy = 0.1;
+    if (noise > busy)
+      text += fmt::format(
+          "One and the same choice differed from itself by up to {:.0f} %: this machine was busy, or --time short; on "
+          "a "
+          "quiet one more may be chosen.\n",
+          100 * noise);
+    return text;
   }
 
   [[nodiscard]] json::object json_of(const TuneOptions& options, const std::vector<Tuned>& all) const {
