@@ -192,7 +192,7 @@ def main():
     for name in options.peers:
         if name not in PEERS:
             parser.error(f"no peer {name}; there are {', '.join(PEERS)}")
-    machine = json_of([options.knapsack, "devices", "measure", "--json", "-q"])
+    machine = json_of([options.knapsack, "devices", "measure", "--json", "-q"])["machine"]
     version = json_of([options.knapsack, "version", "--json"])
     rows = []
     for model in options.models:
