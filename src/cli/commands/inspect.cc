@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 
@@ -8,6 +9,8 @@
 #include "bundle/footprint.h"
 #include "cli/commands/command.h"
 #include "cli/model.h"
+#include "device/devices.h"
+#include "plan/inventory_text.h"
 #include "report/progress.h"
 #include "report/table.h"
 #include "report/terminal.h"
@@ -38,12 +41,23 @@ class InspectCommand final : public Command {
     arguments.integer("-c,--ctx", ctx_, 1, std::numeric_limits<std::int32_t>::max(),
                       "say what memory a context of so many tokens takes (default: the one `run` takes)");
     kv_flag(arguments, kv_);
+    arguments.group("What a device's NPU makes of it (docs/operators.md)");
+    arguments.text("--device", "ID", device_,
+                   "instead: each operator of prefill and decode, what the device's toolchain does with it, and why");
+    arguments.text("--toolchain", "NAME", toolchain_, "whose table counts (default: the first of the device's)");
+    arguments.integer(
+        "-p,--prompt", prompt_, 1, std::numeric_limits<std::int32_t>::max(),
+        "tokens of the prefill graph (default: 512, or the context); decode is at --ctx (default: 4096, or "
+        "what the model was trained for)");
     arguments.example("knapsack inspect model.gguf", "what it is, what it needs, what is odd about it");
     arguments.example("knapsack inspect folder --check", "exit code 3 when a weight is damaged");
     arguments.example("knapsack inspect model.gguf --json | jq .kv_bytes_per_token", "for a script");
+    arguments.example("knapsack inspect model.gguf --device rk3588", "which operators its NPU refuses");
   }
 
   Result<int> run(Context& context) override {
+    if (device_) return operators(context);
+    if (toolchain_ || prompt_) return usage_error("--{} goes with --device", toolchain_ ? "toolchain" : "prompt");
     Busy busy("reading", context.quiet);
     TRY(const Imported model, import_model(model_, {}));
     TRY(const auto bundle, make_bundle(model, {}));
@@ -85,6 +99,56 @@ class InspectCommand final : public Command {
   }
 
  private:
+  Result<int> operators(Context& context) {
+    if (check_ || tensors_) return usage_error("--{} does not go with --device", check_ ? "check" : "tensors");
+    TRY(const Devices devices, Devices::in_use());
+    TRY(const Device device, devices.find(*device_));
+    const DeviceProfile& profile = device.profile;
+    std::optional<Toolchain> toolchain;
+    if (toolchain_) {
+      TRY(toolchain, devices.toolchain(*toolchain_, profile.toolchains));
+    } else if (!profile.toolchains.empty()) {
+      TRY(toolchain, devices.toolchain(profile.toolchains.front(), profile.toolchains));
+    }
+    Busy busy("reading", context.quiet);
+    TRY(const Imported model, import_model(model_, {}));
+    busy.finish();
+    constexpr std::int64_t usual = 4096;
+    constexpr std::int64_t usual_prompt = 512;
+    const std::int64_t ctx = ctx_.value_or(std::min(usual, model.config.ctx));
+    if (ctx > model.config.ctx)
+      return usage_error("--ctx {} is more than the {} tokens the model was trained for", ctx, model.config.ctx);
+    const std::int64_t prompt = prompt_.value_or(std::min(usual_prompt, ctx));
+    if (prompt > ctx) return usage_error("--prompt {} is more than the context of {} tokens (--ctx)", prompt, ctx);
+
+    const Toolchain* table = toolchain ? &*toolchain : nullptr;
+    json::object object{{"model", model.source}, {"device", profile.id}, {"ctx", ctx}, {"prompt", prompt}};
+    object["toolchain"] = json::value(nullptr);
+    std::string text = fmt::format("device        {}\n", profile.name);
+    if (table != nullptr) {
+      object["toolchain"] = json::object{{"id", table->id}, {"name", table->name}, {"version", table->version}};
+      text += fmt::format("toolchain     {} {} ({})\n", table->name, table->version, table->id);
+    }
+    std::vector<std::string> unknown;
+    for (const bool decode : {false, true}) {
+      const PrimitiveGraph graph =
+          decompose(model.graph, {.tokens = decode ? 1 : prompt, .past = decode ? ctx - 1 : 0});
+      const Inventory inventory = take_inventory(graph, profile, table);
+      const std::string title =
+          decode ? fmt::format("decode, one token at {}", ctx) : fmt::format("prefill, {} tokens", prompt);
+      if (context.json) {
+        object[decode ? "decode" : "prefill"] = inventory_json(graph, inventory);
+      } else {
+        text += fmt::format("\n{}", inventory_text(title, graph, inventory));
+      }
+      for (const std::string& each : inventory.unknown)
+        if (std::find(unknown.begin(), unknown.end(), each) == unknown.end()) unknown.push_back(each);
+    }
+    object["unknown"] = json::value_from(unknown);
+    if (!unknown.empty()) text += fmt::format("\nnot known: {}\n", fmt::join(unknown, "; "));
+    return print_result(context, text, object);
+  }
+
   [[nodiscard]] std::string text_of(const Imported& model, const Bundle& bundle,
                                     const std::map<std::string, TypeTotal>& types, const TypeTotal& all, double bits,
                                     std::int64_t ctx, const Footprint& memory) const {
@@ -199,7 +263,8 @@ class InspectCommand final : public Command {
   }
 
   std::string model_, kv_ = "f16";
-  std::optional<std::int64_t> ctx_;
+  std::optional<std::int64_t> ctx_, prompt_;
+  std::optional<std::string> device_, toolchain_;
   bool tensors_ = false, check_ = false;
 };
 

@@ -1,0 +1,16 @@
+// An inventory as text for people and as JSON for programs. Not for deciding anything.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "plan/inventory.h"
+
+namespace knapsack {
+
+// title: "prefill, 512 tokens".
+std::string inventory_text(const std::string& title, const PrimitiveGraph& graph, const Inventory& inventory);
+// With every node and tensor.
+json::object inventory_json(const PrimitiveGraph& graph, const Inventory& inventory);
+
+}  // namespace knapsack
