@@ -68,7 +68,7 @@ TEST(Choices, WhatIsNoChoiceIsRefusedByItsLine) {
     EXPECT_EQ(choices.error().message.find("mine: line 3: "), 0U) << choices.error().message;
     EXPECT_NE(choices.error().message.find(part), std::string::npos) << choices.error().message;
   };
-  refused("avx2", "1 word, the first avx2");
+  refused("avx2", "1 word, the first 'avx2'");
   refused("avx2 4 one ahead 64 64", "6 words");
   refused("sse 4 one ahead 64", "sse");
   refused("avx2 7 one ahead 64", "expected codes *, 4");
