@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -22,6 +23,14 @@ struct StoredTensor {
   std::uint64_t bytes = 0;
 };
 
+// One weight of the model as its architecture means it, under Hugging Face's name, whatever it is called where it is
+// stored; "*" stands for the experts of a stack, whose shape is [experts, rows, cols].
+struct ModelWeight {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::int64_t bytes = 0;  // as it is read; 0: a model without weights (import_config)
+};
+
 struct ImportOptions {
   std::int64_t ctx = 0;  // 0: what the model was trained for; decides e.g. LongRoPE's factors
 };
@@ -33,6 +42,7 @@ struct Imported {
   std::string format;  // "GGUF v3", "safetensors", "safetensors (GPTQ 4-bit g128)"
   std::string model_hash;
   std::vector<StoredTensor> tensors;
+  std::vector<ModelWeight> weights;
   std::int64_t parameters = 0;
   std::function<Result<std::string>()> tokenizer_json;  // null: no tokenizer
   std::string tokenizer_kind;                           // "BPE (qwen2)", "Unigram" ... for inspect
@@ -45,6 +55,10 @@ struct Imported {
 };
 
 Result<Imported> import_model(const std::string& path, const ImportOptions& options);
+
+// A config.json alone: the graph has constants without data, so that it can be planned with and never run. text: of the
+// file; origin names it in messages.
+Result<Imported> import_config(std::string_view text, const std::string& origin);
 
 // Reads every byte: NaN, Inf, scales out of range. Errors are the first few found; also returns sha256 over all files.
 struct CheckReport {

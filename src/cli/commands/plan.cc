@@ -1,0 +1,228 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <map>
+
+#include "base/atomic_file.h"
+#include "cli/commands/command.h"
+#include "device/devices.h"
+#include "import/public_models.h"
+#include "pipeline/plan_model.h"
+#include "plan/plan.h"
+#include "plan/plan_text.h"
+#include "plan/sweep.h"
+#include "plan/validate.h"
+#include "report/progress.h"
+
+namespace knapsack {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool has_weights(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (entry.path().extension() == ".safetensors") return true;
+  return false;
+}
+
+Result<Imported> import_bare(const std::string& path) {
+  TRY(const std::string text, read_text_file(path, std::size_t{16} << 20));
+  return import_config(text, path);
+}
+
+// A checkpoint, a config.json alone, a folder with one and no weights, or a name.
+Result<PlanModel> read_model(const std::string& model) {
+  std::error_code error;
+  if (fs::exists(model, error)) {
+    const std::string name = fs::path(model).lexically_normal().filename().string();
+    if (model.ends_with(".json")) {
+      TRY(const Imported imported, import_bare(model));
+      return plan_model(imported, name);
+    }
+    if (fs::is_directory(model, error) && fs::exists(fs::path(model) / "config.json", error) && !has_weights(model)) {
+      TRY(const Imported imported, import_bare((fs::path(model) / "config.json").string()));
+      return plan_model(imported, name);
+    }
+    TRY(const Imported imported, import_model(model, {}));
+    return plan_model(imported, name);
+  }
+  TRY(const PublicModel known, find_public_model(model));
+  TRY(const Imported imported, import_config(json::serialize(known.config), "models/" + known.id + ".json"));
+  return plan_model(imported, known.name);
+}
+
+Result<PlanBar> read_bar(const std::string& path) {
+  TRY(const std::string text, read_text_file(path, std::size_t{1} << 20));
+  TRY(const json::object whole, parse_json_object(text, path));
+  PlanBar bar;
+  constexpr double most = 1e9;
+  for (const auto& [key, value] : whole) {
+    const std::string name(key);
+    double* target = name == "load_s"                ? &bar.load_s
+                     : name == "ttft_s"              ? &bar.ttft_s
+                     : name == "decode_tokens_per_s" ? &bar.decode_tokens_per_s
+                     : name == "minutes"             ? &bar.minutes
+                                                     : nullptr;
+    if (target == nullptr && name != "memory_mib")
+      return bad_input("{}: expected load_s, ttft_s, decode_tokens_per_s, minutes or memory_mib, found \"{}\"", path,
+                       name);
+    TRY(const double number, json_number(whole, key, path, std::numeric_limits<double>::min(), most));
+    if (target != nullptr) {
+      *target = number;
+    } else {
+      bar.memory_mib = number;
+    }
+  }
+  return bar;
+}
+
+class PlanCommand final : public Command {
+ public:
+  void describe(Arguments& arguments) override {
+    arguments.about(
+        "Says before any weight is converted whether a model fits a device, how fast it will be, why, and what to "
+        "change. Reckoned from the model's tensors, the device's profile and efficiencies fitted to published "
+        "measurements (docs/plan.md); what follows from a figure that the profile does not have is unknown, and said.\n"
+        "The verdict is one of fits, tight (it may be met and may not), does not fit; the exit code of the last is 1.");
+    arguments
+        .positional("MODEL", model_,
+                    "a GGUF file, a Hugging Face folder, a config.json, or a public model's name (qwen2.5-1.5b)")
+        .complete = Complete::model;
+    arguments.text("--device", "ID", device_, "the device: an id or alias (`knapsack devices`), or a profile's file");
+    arguments.integer("-c,--ctx", options_.ctx, std::numeric_limits<std::int32_t>::min(),
+                      std::numeric_limits<std::int32_t>::max(), "tokens of context");
+    arguments.integer("-p,--prompt", options_.prompt, std::numeric_limits<std::int32_t>::min(),
+                      std::numeric_limits<std::int32_t>::max(), "tokens of the prompt");
+    arguments.text(
+        "--quant", "SCHEME", options_.quant,
+        "w4a16-g128, w8a8, q4_k_m, f16, ...; auto: the most exact one that fits; all: a table; stored: as the "
+        "checkpoint is");
+    arguments.choice("--kv", options_.kv, {"f16", "i8", "i4"}, "how the KV cache is stored");
+    arguments.choice("--unit", options_.unit, {"auto", "cpu", "gpu", "npu"}, "where it runs; auto: the fastest");
+    arguments.text(
+        "--framework", "NAME", options_.framework,
+        "whose efficiency counts (llama.cpp, rkllm, genie, mlx, ...); without it the one most measured there");
+    arguments.number("--memory", options_.memory_gib, 0.001, 1e6, "GiB of memory of the device at hand");
+    arguments.number("--bandwidth", options_.gb_per_s, 0.001, 1e6, "GB/s of its memory, in place of the profile's");
+    arguments.number("--ambient", options_.ambient_c, -60, 100, "degrees Celsius around it");
+    arguments
+        .text("--bar", "FILE", bar_,
+              "what is asked for, as JSON: load_s, ttft_s, decode_tokens_per_s, minutes, memory_mib")
+        .complete = Complete::file;
+    arguments.text("--sweep", "WHAT=VALUES", sweep_,
+                   "many plans: ctx=1k..32k (doubling), prompt=..., quant=a,b, kv=a,b or device=a,b");
+    arguments.text("--plot", "FILE", plot_, "write an SVG: the roofline with this plan, or what --sweep varies")
+        .complete = Complete::file;
+    arguments
+        .text("--validate", "FILE", validate_,
+              "compare with published measurements (CSV, docs/plan.md) in place of planning")
+        .complete = Complete::file;
+    arguments.example("knapsack plan qwen2.5-1.5b --device rk3588", "before anything is downloaded");
+    arguments.example("knapsack plan model.gguf --device snapdragon-8-gen-3 --memory 12 --ctx 8192 --json",
+                      "a checkpoint as it is stored, for a script");
+    arguments.example("knapsack plan qwen3-4b --device apple-m4 --sweep ctx=1k..32k --plot sweep.svg",
+                      "what context costs");
+    arguments.example("knapsack plan llama-3.2-3b --device raspberry-pi-5 --quant all", "every scheme, a line each");
+  }
+
+  Result<int> run(Context& context) override {
+    if (bar_) {
+      TRY(options_.bar, read_bar(*bar_));
+    }
+    TRY(devices_, Devices::in_use());
+    if (validate_) return validate(context);
+    if (!model_) return usage_error("name a model (MODEL), or published measurements (--validate FILE)");
+    std::optional<Sweep> sweep;
+    if (sweep_) {
+      TRY(sweep, read_sweep(*sweep_));
+    } else if (options_.quant == "all") {
+      sweep = Sweep{"quant", scheme_names()};
+    }
+    if (!device_ && !(sweep && sweep->what == "device")) return usage_error("name a device (--device ID)");
+    Busy busy("reading", context.quiet);
+    TRY(const PlanModel model, read_model(*model_));
+    busy.finish();
+    if (sweep) return many(context, model, *sweep);
+    TRY(const Device device, devices_->find(*device_));
+    TRY(const Plan result, plan(model, device.profile, Efficiency::fitted(), options_));
+    if (plot_)
+      TRY_VOID(write_plot(roofline(fmt::format("{} on {}", model.name, device.profile.name), options_, result)));
+    TRY_VOID(print_result(context, plan_text(model, device.profile, options_, result),
+                          plan_json(model, device.profile, options_, result)));
+    return exit_code(result);
+  }
+
+ private:
+  static int exit_code(const Plan& plan) {
+    return plan.verdict == Verdict::does_not_fit ? static_cast<int>(Code::gate) : 0;
+  }
+
+  [[nodiscard]] Result<void> write_plot(const Plot& plot) const {
+    if (plot.series.empty() || plot.series.front().points.empty())
+      return usage_error("--plot: nothing to draw: the bandwidth of the device is not known");
+    TRY(auto file, AtomicFile::create(*plot_));
+    TRY_VOID(file.write(svg(plot)));
+    return file.commit();
+  }
+
+  // A row a value; a scheme or context that a model cannot have ends it, as it would alone.
+  Result<int> many(Context& context, const PlanModel& model, const Sweep& sweep) {
+    std::vector<PlanRow> rows;
+    json::array plans;
+    int code = static_cast<int>(Code::gate);
+    for (const std::string& value : sweep.values) {
+      PlanOptions options = options_;
+      if (sweep.what == "ctx") options.ctx = *tokens_from(value);
+      if (sweep.what == "ctx") options.prompt = std::min(options.prompt, options.ctx);
+      if (sweep.what == "prompt") options.prompt = *tokens_from(value);
+      if (sweep.what == "quant") options.quant = value;
+      if (sweep.what == "kv") options.kv = value;
+      TRY(const Device device, devices_->find(sweep.what == "device" ? value : *device_));
+      TRY(Plan result, plan(model, device.profile, Efficiency::fitted(), options));
+      if (exit_code(result) == 0) code = 0;
+      plans.push_back(plan_json(model, device.profile, options, result));
+      rows.push_back({value, std::move(result)});
+    }
+    if (plot_) TRY_VOID(write_plot(sweep_plot(fmt::format("{}: {}", model.name, sweep.what), sweep, rows)));
+    std::string text = fmt::format("{}{}, ctx {}, prompt {}\n{}", model.name, device_ ? " on " + *device_ : "",
+                                   options_.ctx, options_.prompt, plan_table(sweep.what, rows));
+    if (sweep_) text += "\n" + sweep_bars(rows);
+    TRY_VOID(print_result(context, text, {{"model", model.name}, {"plans", std::move(plans)}}));
+    return code;
+  }
+
+  Result<int> validate(Context& context) {
+    TRY(const std::string csv, read_text_file(*validate_));
+    std::map<std::string, std::optional<DeviceProfile>> devices;
+    std::map<std::string, std::optional<RowShape>> models;
+    RowSources sources;
+    sources.device = [&](const std::string& name) -> const DeviceProfile* {
+      const auto [it, fresh] = devices.try_emplace(name);
+      if (fresh)
+        if (auto found = devices_->find(name)) it->second = std::move(found->profile);
+      return it->second ? &*it->second : nullptr;
+    };
+    sources.model = [&](const std::string& name) -> std::optional<RowShape> {
+      const auto [it, fresh] = models.try_emplace(name);
+      if (fresh && find_public_model(name))
+        if (const auto model = read_model(name)) it->second = row_shape(*model);
+      return it->second;
+    };
+    TRY(const auto rows, validate_rows(csv, *validate_, Efficiency::fitted(), sources));
+    return print_result(context, validation_text(rows), validation_json(rows));
+  }
+
+  std::optional<std::string> model_, device_, bar_, sweep_, plot_, validate_;
+  std::optional<Devices> devices_;
+  PlanOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_plan_command() { return std::make_unique<PlanCommand>(); }
+
+}  // namespace knapsack

@@ -1,0 +1,72 @@
+#include "plan/csv.h"
+
+namespace knapsack {
+namespace {
+
+class CsvReader {
+ public:
+  explicit CsvReader(std::string_view text) : text_(text) {
+    if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;
+  }
+  [[nodiscard]] bool done() const { return at_ >= text_.size(); }
+  [[nodiscard]] std::int64_t line() const { return line_; }
+
+  // The fields of a record; false: a quote does not end.
+  bool record(std::vector<std::string>& fields) {
+    fields.assign(1, {});
+    bool quoted = false;
+    for (; at_ < text_.size(); ++at_) {
+      const char c = text_[at_];
+      if (quoted) {
+        if (c != '"') {
+          line_ += c == '\n' ? 1 : 0;
+          fields.back() += c;
+        } else if (at_ + 1 < text_.size() && text_[at_ + 1] == '"') {
+          fields.back() += text_[++at_];
+        } else {
+          quoted = false;
+        }
+      } else if (c == '"') {
+        quoted = true;
+      } else if (c == ',') {
+        fields.emplace_back();
+      } else if (c == '\n') {
+        ++at_;
+        ++line_;
+        return true;
+      } else if (c != '\r') {
+        fields.back() += c;
+      }
+    }
+    return !quoted;
+  }
+
+ private:
+  std::string_view text_;
+  std::size_t at_ = 0;
+  std::int64_t line_ = 1;
+};
+
+}  // namespace
+
+Result<std::vector<CsvRow>> read_csv(std::string_view text, const std::string& origin) {
+  CsvReader reader(text);
+  std::vector<std::string> header;
+  if (reader.done()) return bad_input("{}: expected a header line, found an empty file", origin);
+  if (!reader.record(header)) return bad_input("{}: line 1: a quote does not end", origin);
+  std::vector<CsvRow> rows;
+  std::vector<std::string> fields;
+  while (!reader.done()) {
+    const std::int64_t line = reader.line();
+    if (!reader.record(fields)) return bad_input("{}: line {}: a quote does not end", origin, line);
+    if (fields.size() == 1 && fields.front().empty()) continue;
+    if (fields.size() != header.size())
+      return bad_input("{}: line {}: expected {} fields as in the header, found {}", origin, line, header.size(),
+                       fields.size());
+    CsvRow& row = rows.emplace_back();
+    for (std::size_t i = 0; i < header.size(); ++i) row[header[i]] = std::move(fields[i]);
+  }
+  return rows;
+}
+
+}  // namespace knapsack

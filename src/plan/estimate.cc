@@ -1,0 +1,279 @@
+#include "plan/estimate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace knapsack {
+namespace {
+
+constexpr std::int64_t npu_chunk = 128;  // static prefill programs of NPUs take so many tokens
+
+// Multiply-adds of causal attention as operations: 4 for each column, query and key that it sees.
+double attention_flop(const PlanModel& model, std::int64_t prompt) {
+  double pairs = 0;
+  const auto p = static_cast<double>(prompt);
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const auto window =
+        model.windows.empty() ? 0.0 : static_cast<double>(model.windows[static_cast<std::size_t>(layer)]);
+    pairs += window > 0 && window < p ? p * window - window * window / 2 : p * p / 2;
+  }
+  return 4 * static_cast<double>(model.attention) * pairs;
+}
+
+Estimate inverse(const Estimate& seconds, double amount) {
+  return {amount / seconds.high, amount / seconds.expected, amount / seconds.low};
+}
+Estimate times(const Estimate& e, double factor) { return {e.low * factor, e.expected * factor, e.high * factor}; }
+
+double published_peak(const DeviceProfile& device, UnitKind kind) {
+  const UnitProfile* unit = device.unit(kind);
+  if (unit == nullptr) return 0;
+  const Number* peak = nullptr;
+  if (kind == UnitKind::gpu) peak = unit->peak("fp32");
+  if (kind == UnitKind::npu) peak = unit->peak("int8") != nullptr ? unit->peak("int8") : unit->peak("unstated");
+  return peak == nullptr ? 0 : peak->value;
+}
+
+void speed(const PlanModel& model, const DeviceProfile& device, const Efficiency& efficiency,
+           const PlanOptions& options, const WeightTotals& weights, const Place& place, UnitKind unit, Plan& out) {
+  if (!options.gb_per_s && !device.memory.theoretical_gb_per_s) {
+    out.unknown.push_back(
+        fmt::format("decode, prefill and time to the first token: the memory bandwidth of {} is not known (pass "
+                    "--bandwidth GB/s if you know it)",
+                    device.name));
+    return;
+  }
+  const double gb_per_s = options.gb_per_s ? *options.gb_per_s : device.memory.theoretical_gb_per_s->value;
+  out.gb_per_s = gb_per_s;
+  out.bandwidth_share = efficiency.bandwidth_share(place);
+  const double bits = bits_of_kv(options.kv);
+  const auto seconds_at = [&](std::int64_t depth) {
+    return efficiency.decode(place, {.weight_gb = weights.read_bytes / 1e9,
+                                     .kv_gb = kv_bytes_read(model, bits, depth) / 1e9,
+                                     .gb_per_s = gb_per_s,
+                                     .weights_billion = weights.read / 1e9,
+                                     .layers = static_cast<double>(model.layers)});
+  };
+  const Estimate step = seconds_at(options.prompt);
+  out.decode_tokens_per_s = inverse(step, 1);
+  for (const std::int64_t depth : {std::int64_t{0}, options.prompt, options.ctx})
+    if (out.decode_at_depth.empty() || out.decode_at_depth.back().depth < depth)
+      out.decode_at_depth.push_back({depth, inverse(seconds_at(depth), 1)});
+  out.floor_ms = 1e3 * (weights.read_bytes + kv_bytes_read(model, bits, options.prompt)) / 1e9 / gb_per_s;
+
+  const double peak = efficiency.peak(place.unit, published_peak(device, unit), gb_per_s);
+  out.peak_tops = peak;
+  if (published_peak(device, unit) <= 0)
+    out.unknown.push_back(fmt::format(
+        "the peak of the {} of {}: prefill is reckoned with what units beside such a bandwidth usually have",
+        place.unit, device.name));
+  const Estimate prompt = efficiency.prefill(place, {.tflop = out.prefill_tflop,
+                                                     .attention_tflop = out.attention_tflop,
+                                                     .peak_tops = peak,
+                                                     .weight_gb = weights.read_bytes / 1e9,
+                                                     .gb_per_s = gb_per_s,
+                                                     .layers = static_cast<double>(model.layers)});
+  out.prefill_tokens_per_s = inverse(prompt, static_cast<double>(options.prompt));
+  out.ttft_ms = times(prompt, 1e3);
+}
+
+// Bits of the integers that most of the matrices' bytes are multiplied as; 0: floats.
+int product_bits(const PlanModel& model, const std::string& quant) {
+  const auto scheme = Scheme::named(quant);
+  const auto type = scheme ? scheme->type(model.place(), {TensorPart::up, model.layers / 2, 1, model.hidden})
+                           : dtype_from_name(model.stored);
+  return type ? format(*type).level_bits : 0;
+}
+
+// This machine, measured, with this program's own engine: no fit of other programs is needed.
+void measured_speed(const PlanModel& model, const Machine& machine, const EngineEfficiency& engine,
+                    const PlanOptions& options, const WeightTotals& weights, Plan& out) {
+  int threads = 1;
+  for (const ReadPeak& peak : machine.peaks.memory) threads = std::max(threads, peak.threads);
+  const double gb_per_s = machine.peaks.read(threads);
+  if (gb_per_s <= 0) {
+    out.unknown.emplace_back("decode and prefill: this machine was not measured (`knapsack devices measure`)");
+    return;
+  }
+  out.gb_per_s = gb_per_s;
+  out.bandwidth_share = engine.decode_share;
+  const double bits = bits_of_kv(options.kv);
+  const auto banded = [&](double x) { return Estimate{x * std::exp(-engine.band), x, x * std::exp(engine.band)}; };
+  const auto seconds_at = [&](std::int64_t depth) {
+    return banded((weights.read_bytes + kv_bytes_read(model, bits, depth)) / 1e9 / (gb_per_s * engine.decode_share) +
+                  1e-3 * engine.layer_ms * static_cast<double>(model.layers));
+  };
+  out.decode_tokens_per_s = inverse(seconds_at(options.prompt), 1);
+  for (const std::int64_t depth : {std::int64_t{0}, options.prompt, options.ctx})
+    if (out.decode_at_depth.empty() || out.decode_at_depth.back().depth < depth)
+      out.decode_at_depth.push_back({depth, inverse(seconds_at(depth), 1)});
+  out.floor_ms = 1e3 * (weights.read_bytes + kv_bytes_read(model, bits, options.prompt)) / 1e9 / gb_per_s;
+  const int level_bits = product_bits(model, out.quant);
+  const double floats = machine.peaks.fp32(threads) / 1e3;
+  const double integers = level_bits > 0 ? machine.peaks.int8(threads, level_bits) / 1e3 : 0;
+  if (floats <= 0) {
+    out.unknown.emplace_back("prefill: the products of this machine were not measured (`knapsack devices measure`)");
+    return;
+  }
+  out.peak_tops = integers > 0 ? integers : floats;
+  const double products = integers > 0 ? integers * engine.prefill_share : floats * engine.float_share;
+  const Estimate prompt = banded(out.prefill_tflop / products + out.attention_tflop / (floats * engine.float_share) +
+                                 1e-3 * engine.layer_ms * static_cast<double>(model.layers));
+  out.prefill_tokens_per_s = inverse(prompt, static_cast<double>(options.prompt));
+  out.ttft_ms = times(prompt, 1e3);
+}
+
+// A device as one thermal mass: T(t) = ambient + P R (1 - exp(-t / R C)).
+void power_and_heat(const DeviceProfile& device, const PlanOptions& options, Plan& out) {
+  if (!device.power.sustained_w) {
+    out.unknown.push_back(fmt::format("energy, temperature and throttling: the power of {} is not known", device.name));
+    return;
+  }
+  const double watts = device.power.sustained_w->value;
+  if (out.decode_tokens_per_s) out.energy_mj_per_token = 1e3 * watts / out.decode_tokens_per_s->expected;
+  if (!device.heat.resistance_c_per_w) {
+    out.unknown.push_back(
+        fmt::format("temperature and minutes to throttling: the thermal resistance of {} is not known", device.name));
+    return;
+  }
+  const double resistance = device.heat.resistance_c_per_w->value;
+  out.steady_c = options.ambient_c + watts * resistance;
+  const auto& points = device.heat.throttle_points;
+  const auto lowest = std::min_element(points.begin(), points.end(),
+                                       [](const auto& a, const auto& b) { return a.celsius.value < b.celsius.value; });
+  if (lowest == points.end()) {
+    out.unknown.push_back(fmt::format("minutes to throttling: where {} throttles is not known", device.name));
+    return;
+  }
+  const double limit = lowest->celsius.value;
+  if (*out.steady_c <= limit) {
+    out.never_throttles = true;
+    if (out.decode_tokens_per_s) out.sustained_tokens_per_s = out.decode_tokens_per_s->expected;
+    return;
+  }
+  const double held = std::max(0.0, (limit - options.ambient_c) / resistance);
+  if (out.decode_tokens_per_s) out.sustained_tokens_per_s = out.decode_tokens_per_s->expected * held / watts;
+  if (!device.heat.capacity_j_per_c) {
+    out.unknown.push_back(fmt::format("minutes to throttling: the heat capacity of {} is not known", device.name));
+    return;
+  }
+  const double part = (limit - options.ambient_c) / (watts * resistance);
+  out.minutes_to_throttle = part <= 0 ? 0 : -resistance * device.heat.capacity_j_per_c->value * std::log(1 - part) / 60;
+}
+
+}  // namespace
+
+double bits_of_kv(std::string_view kv) { return kv == "i4" ? 4.5 : kv == "i8" ? 8.5 : 16; }
+
+WeightTotals weigh(const PlanModel& model, const std::string& quant) {
+  WeightTotals out;
+  const auto scheme = Scheme::named(quant);
+  for (const PlanTensor& tensor : model.tensors) {
+    const auto elements = static_cast<double>(tensor.place.rows * tensor.place.cols);
+    CHECK(scheme || tensor.bytes);
+    const auto bytes = static_cast<double>(scheme ? scheme->bytes(model.place(), tensor.place) : *tensor.bytes);
+    out.bytes += bytes;
+    if (tensor.place.part == TensorPart::table) continue;
+    const double share =
+        tensor.experts > 1 ? static_cast<double>(model.top_k) / static_cast<double>(tensor.experts) : 1;
+    out.read_bytes += bytes * share;
+    out.read += elements * share;
+    if (tensor.place.part != TensorPart::head && tensor.place.part != TensorPart::vector)
+      out.active += elements * share;
+  }
+  return out;
+}
+
+double kv_bytes(const PlanModel& model, double bits, std::int64_t tokens) {
+  double cols = 0;
+  for (const auto each : model.kv_cols) cols += static_cast<double>(each);
+  return cols * bits / 8 * static_cast<double>(tokens);
+}
+
+double kv_bytes_read(const PlanModel& model, double bits, std::int64_t depth) {
+  double elements = 0;
+  for (std::size_t layer = 0; layer < model.kv_cols.size(); ++layer) {
+    const std::int64_t window = layer < model.windows.size() ? model.windows[layer] : 0;
+    elements +=
+        static_cast<double>(model.kv_cols[layer]) * static_cast<double>(window > 0 ? std::min(window, depth) : depth);
+  }
+  return elements * bits / 8;
+}
+
+double usable_share(const DeviceProfile& device, UnitKind unit) {
+  const double left = 1 - (device.memory.os_share ? device.memory.os_share->value : 0);
+  const UnitProfile* profile = device.unit(unit);
+  const bool limited = profile != nullptr && profile->limits.memory_share.has_value();
+  return limited ? std::min(left, profile->limits.memory_share->value) : left;
+}
+
+std::optional<double> budget_mib(const DeviceProfile& device, const PlanOptions& options, UnitKind unit) {
+  if (options.bar.memory_mib) return options.bar.memory_mib;
+  std::optional<double> bytes;
+  if (options.memory_gib) {
+    bytes = *options.memory_gib * 1024 * mib;
+  } else if (device.memory.sizes_bytes && !device.memory.sizes_bytes->value.empty()) {
+    const auto& sizes = device.memory.sizes_bytes->value;
+    bytes = static_cast<double>(*std::max_element(sizes.begin(), sizes.end()));
+  } else if (device.memory.max_bytes) {
+    bytes = static_cast<double>(device.memory.max_bytes->value);
+  }
+  if (!bytes) return std::nullopt;
+  return *bytes * usable_share(device, unit) / mib;
+}
+
+Plan estimate(const PlanModel& model, const DeviceProfile& device, const Efficiency& efficiency,
+              const PlanOptions& options, const std::string& quant, UnitKind unit) {
+  Plan out;
+  out.quant = quant;
+  out.unit = unit_name(unit);
+  Place place;
+  place.unit = out.unit;
+  place.soc = efficiency.chip(device.id);
+  place.family = device.family;
+  place.framework = options.framework.empty() ? efficiency.usual_framework(place.unit, place.soc)
+                                              : efficiency.framework(options.framework);
+  const auto scheme = Scheme::named(quant);
+  place.scheme = scheme ? scheme->activations() : "float";
+  if (device.machine) place.framework = "knapsack";
+  out.framework = place.framework;
+
+  const WeightTotals weights = weigh(model, quant);
+  const double bits = bits_of_kv(options.kv);
+  out.bits_per_weight = weights.bytes * 8 / static_cast<double>(model.parameters);
+  out.weights_mib = weights.bytes / mib;
+  out.kv_mib = kv_bytes(model, bits, options.ctx) / mib;
+  out.arena_mib = static_cast<double>(model.arena_bytes) / mib;
+  out.overhead_mib = device.machine ? efficiency.engine().runtime_mib : efficiency.runtime_mib(place);
+  if (device.machine && quant == "stored" && model.packed_bytes)
+    out.weights_mib = static_cast<double>(*model.packed_bytes) / mib;
+  out.peak_mib = out.weights_mib + out.kv_mib + out.arena_mib + out.overhead_mib;
+  out.budget_mib = budget_mib(device, options, unit);
+  if (!out.budget_mib)
+    out.unknown.push_back(
+        fmt::format("whether it fits: the memory of {} is not known (pass --memory GIB)", device.name));
+  else if (!device.memory.os_share && !options.bar.memory_mib)
+    out.unknown.push_back(
+        fmt::format("what the system and other programs keep of {}'s memory: the budget is all of it", device.name));
+  out.read_gb = weights.read_bytes / 1e9;
+  out.kv_read_gb = kv_bytes_read(model, bits, options.prompt) / 1e9;
+
+  out.padded_prompt = unit == UnitKind::npu ? (options.prompt + npu_chunk - 1) / npu_chunk * npu_chunk : options.prompt;
+  out.prefill_tflop = 2 * weights.active * static_cast<double>(out.padded_prompt) / 1e12;
+  out.attention_tflop = attention_flop(model, out.padded_prompt) / 1e12;
+  if (device.machine) {
+    measured_speed(model, *device.machine, efficiency.engine(), options, weights, out);
+  } else {
+    speed(model, device, efficiency, options, weights, place, unit, out);
+  }
+  power_and_heat(device, options, out);
+  out.unknown.push_back(
+      fmt::format("loading, compiling and warming up: no profile says how fast {} reads its storage", device.name));
+  return out;
+}
+
+}  // namespace knapsack

@@ -1,0 +1,132 @@
+#include "plan/judge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/estimate.h"
+
+namespace knapsack {
+namespace {
+
+constexpr double full = 0.9;  // beyond this part of the budget memory is tight
+
+struct Reason {
+  double weight = 0;  // how many times beyond the bar, as a logarithm; below 0: within it
+  Verdict verdict = Verdict::fits;
+  std::string text;
+};
+
+std::string size_text(double mebibytes) {
+  return mebibytes >= 1024 ? fmt::format("{:.1f} GiB", mebibytes / 1024) : fmt::format("{:.0f} MiB", mebibytes);
+}
+
+UnitKind unit_of(const Plan& plan) {
+  return plan.unit == "gpu" ? UnitKind::gpu : plan.unit == "npu" ? UnitKind::npu : UnitKind::cpu;
+}
+
+void judge_memory(const DeviceProfile& device, const PlanOptions& options, const Plan& plan,
+                  std::vector<Reason>& reasons) {
+  const std::string parts =
+      fmt::format("weights {}, KV {} at {} tokens, activations {}, runtime {}", size_text(plan.weights_mib),
+                  size_text(plan.kv_mib), options.ctx, size_text(plan.arena_mib), size_text(plan.overhead_mib));
+  if (!plan.budget_mib) {
+    reasons.push_back(
+        {0, Verdict::tight,
+         fmt::format("needs {} ({}); how much memory the device has is not known", size_text(plan.peak_mib), parts)});
+    return;
+  }
+  const double share = plan.peak_mib / *plan.budget_mib;
+  const Verdict verdict = share > 1 ? Verdict::does_not_fit : share > full ? Verdict::tight : Verdict::fits;
+  // What does not go in at all comes before what is slow.
+  constexpr double first = 10;
+  reasons.push_back({std::log(share) + (verdict == Verdict::does_not_fit ? first : 0), verdict,
+                     fmt::format("{} of memory {} {} ({})", size_text(plan.peak_mib),
+                                 verdict == Verdict::does_not_fit ? "is more than the budget of" : "in a budget of",
+                                 size_text(*plan.budget_mib), parts)});
+  const auto& sizes = device.memory.sizes_bytes;
+  if (verdict != Verdict::does_not_fit && sizes && !options.memory_gib && !options.bar.memory_mib) {
+    const double keep = usable_share(device, unit_of(plan));
+    std::vector<std::int64_t> small;
+    for (const auto size : sizes->value)
+      if (static_cast<double>(size) * keep < plan.peak_mib * mib) small.push_back(size);
+    if (!small.empty())
+      reasons.push_back(
+          {-0.5, Verdict::fits,
+           fmt::format("not with {} of memory, with which it is sold, too",
+                       size_text(static_cast<double>(*std::max_element(small.begin(), small.end())) / mib))});
+  }
+}
+
+// tight: it may be met and may not. Of what is asked to be at most `bar`, expected and at worst.
+void judge_figure(const std::string& text, double expected, double high, double bar, std::vector<Reason>& reasons) {
+  const Verdict verdict = expected > bar ? Verdict::does_not_fit : high > bar ? Verdict::tight : Verdict::fits;
+  reasons.push_back({std::log(expected / bar), verdict, text});
+}
+
+void judge_npu(const DeviceProfile& device, const Plan& plan, std::vector<Reason>& reasons) {
+  const UnitProfile* npu = device.unit(UnitKind::npu);
+  if (plan.unit != "npu" || npu == nullptr) return;
+  const UnitLimits& limits = npu->limits;
+  const auto parts_of = [](double need, double each) { return static_cast<std::int64_t>(std::ceil(need / each)); };
+  const double mapped = (plan.weights_mib + plan.kv_mib) * mib;
+  if (limits.process_domain_bytes && mapped > static_cast<double>(limits.process_domain_bytes->value))
+    reasons.push_back(
+        {-0.2, Verdict::fits,
+         fmt::format("weights and KV ({}) are more than one address space of the NPU holds ({}): {} "
+                     "sessions are needed",
+                     size_text(mapped / mib), size_text(static_cast<double>(limits.process_domain_bytes->value) / mib),
+                     parts_of(mapped, static_cast<double>(limits.process_domain_bytes->value)))});
+  if (limits.context_bytes && plan.weights_mib * mib > static_cast<double>(limits.context_bytes->value)) {
+    const auto parts = parts_of(plan.weights_mib * mib, static_cast<double>(limits.context_bytes->value));
+    const bool too_many = limits.contexts && parts > limits.contexts->value;
+    reasons.push_back({too_many ? 1.0 : -0.2, too_many ? Verdict::does_not_fit : Verdict::fits,
+                       fmt::format("the weights ({}) must be split into {} contexts of the NPU, each of at most {}",
+                                   size_text(plan.weights_mib), parts,
+                                   size_text(static_cast<double>(limits.context_bytes->value) / mib))});
+  }
+  if (npu->dtypes && plan.quant.starts_with("w4") &&
+      std::none_of(npu->dtypes->value.begin(), npu->dtypes->value.end(),
+                   [](const std::string& dtype) { return dtype.starts_with("int4"); }))
+    reasons.push_back({0.5, Verdict::does_not_fit, "the NPU takes no weights of 4 bits"});
+}
+
+}  // namespace
+
+void judge(const PlanModel& /*model*/, const DeviceProfile& device, const PlanOptions& options, Plan& plan) {
+  std::vector<Reason> reasons;
+  judge_memory(device, options, plan, reasons);
+  const PlanBar& bar = options.bar;
+  if (plan.decode_tokens_per_s) {
+    const Estimate& e = *plan.decode_tokens_per_s;
+    judge_figure(fmt::format("{:.1f} tokens/s in decode ({:.1f} to {:.1f}), {:g} are asked for", e.expected, e.low,
+                             e.high, bar.decode_tokens_per_s),
+                 1 / e.expected, 1 / e.low, 1 / bar.decode_tokens_per_s, reasons);
+  } else {
+    reasons.push_back({0, Verdict::tight, "how fast it decodes cannot be said"});
+  }
+  if (plan.ttft_ms) {
+    const Estimate& e = *plan.ttft_ms;
+    judge_figure(
+        fmt::format("first token of a prompt of {} after {:.2f} s ({:.2f} to {:.2f}), at most {:g} s are asked "
+                    "for",
+                    options.prompt, e.expected / 1e3, e.low / 1e3, e.high / 1e3, bar.ttft_s),
+        e.expected, e.high, bar.ttft_s * 1e3, reasons);
+  }
+  if (plan.minutes_to_throttle && *plan.minutes_to_throttle < bar.minutes)
+    reasons.push_back(
+        {std::log(bar.minutes / std::max(0.01, *plan.minutes_to_throttle)),
+         plan.sustained_tokens_per_s && *plan.sustained_tokens_per_s >= bar.decode_tokens_per_s ? Verdict::tight
+                                                                                                : Verdict::does_not_fit,
+         fmt::format("throttles after {:.1f} minutes, {:g} are asked for", *plan.minutes_to_throttle, bar.minutes)});
+  judge_npu(device, plan, reasons);
+  std::stable_sort(reasons.begin(), reasons.end(), [](const Reason& a, const Reason& b) {
+    return a.verdict != b.verdict ? a.verdict > b.verdict : a.weight > b.weight;
+  });
+  plan.verdict = reasons.front().verdict;
+  plan.reasons.clear();
+  for (Reason& reason : reasons) plan.reasons.push_back(std::move(reason.text));
+}
+
+}  // namespace knapsack

@@ -1,0 +1,189 @@
+#include "plan/plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/nearest.h"
+#include "plan/estimate.h"
+#include "plan/judge.h"
+
+namespace knapsack {
+namespace {
+
+constexpr std::array all_units{UnitKind::cpu, UnitKind::gpu, UnitKind::npu};
+
+std::string size_text(double mebibytes) {
+  return mebibytes >= 1024 ? fmt::format("{:.1f} GiB", mebibytes / 1024) : fmt::format("{:.0f} MiB", mebibytes);
+}
+
+Result<void> check(const PlanModel& model, const DeviceProfile& device, const PlanOptions& options) {
+  if (options.ctx < 1) return usage_error("--ctx {}: a context has at least 1 token", options.ctx);
+  if (model.trained_ctx > 0 && options.ctx > model.trained_ctx)
+    return usage_error("--ctx {}: {} was made for at most {} tokens", options.ctx, model.name, model.trained_ctx);
+  if (options.prompt < 1) return usage_error("--prompt {}: a prompt has at least 1 token", options.prompt);
+  if (options.prompt > options.ctx)
+    return usage_error("--prompt {}: it does not fit into a context of {} (--ctx)", options.prompt, options.ctx);
+  if (options.quant != "auto" && options.quant != "stored" && !Scheme::named(options.quant)) {
+    std::vector<std::string> names = scheme_names();
+    names.insert(names.end(), {"auto", "all"});
+    return usage_error("--quant {}: there is no such scheme; the nearest are {}", options.quant,
+                       fmt::join(nearest_names(options.quant, names, 3), ", "));
+  }
+  if (options.quant == "stored" && model.stored.empty())
+    return usage_error("{} has no weights to be taken as they are stored; choose a scheme (--quant)", model.name);
+  if (options.kv != "f16" && options.kv != "i8" && options.kv != "i4")
+    return usage_error("--kv {}: expected f16, i8 or i4", options.kv);
+  if (options.unit != "auto") {
+    std::vector<std::string> there;
+    for (const UnitKind unit : all_units)
+      if (device.unit(unit) != nullptr) there.emplace_back(unit_name(unit));
+    if (std::find(there.begin(), there.end(), options.unit) == there.end())
+      return usage_error("--unit {}: the profile of {} has none; it has {}", options.unit, device.name,
+                         there.empty() ? "no unit" : fmt::format("{}", fmt::join(there, ", ")));
+  }
+  return {};
+}
+
+std::vector<UnitKind> units_of(const DeviceProfile& device, const PlanOptions& options) {
+  std::vector<UnitKind> units;
+  for (const UnitKind unit : all_units)
+    if (device.unit(unit) != nullptr && (options.unit == "auto" || options.unit == unit_name(unit)))
+      units.push_back(unit);
+  if (units.empty()) units.push_back(UnitKind::cpu);  // memory alone can be said
+  return units;
+}
+
+std::vector<std::string> schemes_of(const PlanOptions& options, UnitKind unit, const PlanModel& model) {
+  if (options.quant != "auto") return {options.quant};
+  if (!model.stored.empty()) return {"stored"};
+  return usual_schemes(std::string(unit_name(unit)));
+}
+
+double rate(const Plan& plan) { return plan.decode_tokens_per_s ? plan.decode_tokens_per_s->expected : 0; }
+
+// Verdict first; then as it was asked: of units the faster one, of schemes the more exact one.
+bool better(const Plan& a, const Plan& b) {
+  if (a.verdict != b.verdict) return a.verdict < b.verdict;
+  if (a.unit != b.unit) return rate(a) > rate(b);
+  if (a.verdict == Verdict::does_not_fit) return a.peak_mib < b.peak_mib;
+  return false;  // schemes come from the most exact on
+}
+
+Plan best(const PlanModel& model, const DeviceProfile& device, const Efficiency& efficiency,
+          const PlanOptions& options) {
+  std::optional<Plan> chosen;
+  for (const UnitKind unit : units_of(device, options)) {
+    std::optional<Plan> of_unit;
+    for (const std::string& scheme : schemes_of(options, unit, model)) {
+      Plan next = estimate(model, device, efficiency, options, scheme, unit);
+      judge(model, device, options, next);
+      if (!of_unit || better(next, *of_unit)) of_unit = std::move(next);
+    }
+    if (!chosen || better(*of_unit, *chosen)) chosen = std::move(of_unit);
+  }
+  return std::move(*chosen);
+}
+
+struct Change {
+  std::string text;
+  PlanOptions options;
+};
+
+// The cheapest first: what costs no quality, then a little, then more.
+std::vector<Change> candidates(const PlanModel& model, const DeviceProfile& device, const PlanOptions& options,
+                               const Plan& now) {
+  std::vector<Change> out;
+  const auto freed = [&](double before, double after) {
+    return before - after >= 1 ? fmt::format(" frees {}", size_text(before - after)) : std::string();
+  };
+  const auto kv_of = [&](std::string_view kv, std::int64_t ctx) { return kv_bytes(model, bits_of_kv(kv), ctx) / mib; };
+  PlanOptions fixed = options;
+  fixed.quant = now.quant;
+  fixed.unit = now.unit;
+  if (options.unit == "auto") fixed.unit = "auto";
+  for (const UnitKind unit : all_units) {
+    if (device.unit(unit) == nullptr || now.unit == unit_name(unit)) continue;
+    Change change{fmt::format("--unit {} in place of {}", unit_name(unit), now.unit), fixed};
+    change.options.unit = unit_name(unit);
+    out.push_back(std::move(change));
+  }
+  if (options.kv == "f16") {
+    Change change{fmt::format("KV int8{}", freed(now.kv_mib, kv_of("i8", options.ctx))), fixed};
+    change.options.kv = "i8";
+    out.push_back(std::move(change));
+  }
+  for (std::int64_t ctx = options.ctx / 2; ctx >= std::max<std::int64_t>(options.prompt, 512); ctx /= 2) {
+    Change change{fmt::format("ctx {} -> {}{}", options.ctx, ctx, freed(now.kv_mib, kv_of(options.kv, ctx))), fixed};
+    change.options.ctx = ctx;
+    out.push_back(std::move(change));
+  }
+  for (const std::string& scheme : usual_schemes(now.unit)) {
+    const double weights = weigh(model, scheme).bytes / mib;
+    if (weights > now.weights_mib * 0.97) continue;
+    Change change{fmt::format("{} in place of {}{}", scheme, now.quant == "stored" ? model.stored : now.quant,
+                              freed(now.weights_mib, weights)),
+                  fixed};
+    change.options.quant = scheme;
+    out.push_back(std::move(change));
+  }
+  if (now.ttft_ms && now.ttft_ms->expected > options.bar.ttft_s * 1e3 && options.prompt > 1) {
+    const auto prompt = static_cast<std::int64_t>(static_cast<double>(options.prompt) * options.bar.ttft_s * 1e3 /
+                                                  now.ttft_ms->expected * 0.95);
+    if (prompt >= 1) {
+      Change change{fmt::format("prompt {} -> {}", options.prompt, prompt), fixed};
+      change.options.prompt = prompt;
+      out.push_back(std::move(change));
+    }
+  }
+  return out;
+}
+
+void find_changes(const PlanModel& model, const DeviceProfile& device, const Efficiency& efficiency,
+                  const PlanOptions& options, Plan& now) {
+  if (now.verdict == Verdict::fits) return;
+  std::vector<std::string> towards;
+  for (const Change& change : candidates(model, device, options, now)) {
+    if (now.changes.size() >= 4) break;
+    const Plan then = best(model, device, efficiency, change.options);
+    if (then.verdict < now.verdict) {
+      now.changes.push_back(fmt::format("{}: {}", change.text, verdict_name(then.verdict)));
+    } else if (then.peak_mib < now.peak_mib - 1 || rate(then) > 1.05 * rate(now)) {
+      towards.push_back(change.text + ": not enough by itself");
+    }
+  }
+  for (std::string& text : towards)
+    if (now.changes.size() < 4) now.changes.push_back(std::move(text));
+}
+
+}  // namespace
+
+std::string_view verdict_name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::fits:
+      return "fits";
+    case Verdict::tight:
+      return "tight";
+    case Verdict::does_not_fit:
+      return "does not fit";
+  }
+  return "";
+}
+
+std::vector<std::string> usual_schemes(const std::string& unit) {
+  if (unit == "npu") return {"f16", "w8a8", "w4a16-g128"};
+  return {"f16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0", "q3_k_m"};
+}
+
+Result<Plan> plan(const PlanModel& model, const DeviceProfile& device, const Efficiency& efficiency,
+                  const PlanOptions& options) {
+  TRY_VOID(check(model, device, options));
+  Plan out = best(model, device, efficiency, options);
+  find_changes(model, device, efficiency, options, out);
+  return out;
+}
+
+}  // namespace knapsack

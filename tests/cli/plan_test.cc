@@ -1,0 +1,102 @@
+// `knapsack plan` from the command line: keys, exit codes, what errors name.
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "support/support.h"
+
+namespace knapsack {
+namespace {
+
+testing::CommandResult plan(std::vector<std::string> words) {
+  words.insert(words.begin(), {testing::binary(), "plan"});
+  return testing::run(words, "", {"KNAPSACK_DEVICES="});
+}
+json::object object_of(const testing::CommandResult& result) {
+  const auto parsed = parse_json_object(result.out, "stdout");
+  EXPECT_TRUE(parsed.has_value()) << result.out << result.err;
+  return parsed ? *parsed : json::object{};
+}
+
+TEST(PlanCommand, ANameOnADevice) {
+  const auto result = plan({"qwen2.5-1.5b", "--device", "rk3588", "--quant", "w8a8", "--ctx", "1024", "--prompt", "128",
+                            "--memory", "8", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const json::object object = object_of(result);
+  for (const char* key : {"verdict", "reasons", "changes", "weights_mib", "kv_mib", "arena_mib", "peak_mib", "ttft_ms",
+                          "prefill_tokens_per_s", "decode_tokens_per_s", "energy_mj_per_token", "steady_c",
+                          "minutes_to_throttle", "unknown"})
+    EXPECT_TRUE(object.contains(key)) << key;
+  EXPECT_NEAR(object.at("weights_mib").as_double(), 1543.7e6 / (1 << 20), 10);
+  EXPECT_NEAR(object.at("kv_mib").as_double(), 28, 1e-9);  // 28 layers x 2 x 256 x 2 bytes x 1024
+  // Published: 16.6 tokens/s with RKLLM.
+  EXPECT_NEAR(object.at("decode_tokens_per_s").at("expected").as_double(), 16.6, 3);
+  for (const char* key : {"ttft_ms", "prefill_tokens_per_s", "decode_tokens_per_s"}) {
+    const auto& band = object.at(key).as_object();
+    EXPECT_LT(band.at("low").as_double(), band.at("expected").as_double()) << key;
+    EXPECT_LT(band.at("expected").as_double(), band.at("high").as_double()) << key;
+    EXPECT_LE(band.at("high").as_double() / band.at("low").as_double(), 2.01) << key;
+  }
+}
+
+TEST(PlanCommand, WhatDoesNotFitEndsWith1AndSaysWhatWould) {
+  const auto result = plan({"llama-3.1-8b", "--device", "raspberry-pi-5", "--quant", "f16", "--memory", "8", "--json"});
+  EXPECT_EQ(result.exit_code, 1);
+  const json::object object = object_of(result);
+  EXPECT_EQ(object.at("verdict").as_string(), "does not fit");
+  EXPECT_FALSE(object.at("changes").as_array().empty());
+}
+
+TEST(PlanCommand, ABareConfigAndACheckpoint) {
+  testing::TempDir folder;
+  testing::write_file(folder.path() / "config.json",
+                      testing::read_file(testing::source_dir() / "models/qwen2.5-0.5b.json"));
+  for (const std::string& model : {folder.file("config.json"), folder.path().string()}) {
+    const json::object object = object_of(plan({model, "--device", "apple-m4", "--quant", "q8_0", "--json"}));
+    EXPECT_EQ(object.at("parameters").as_int64(), 494'032'768) << model;
+  }
+}
+
+TEST(PlanCommand, ErrorsNameWhatIsNear) {
+  const auto wrong = [](std::vector<std::string> words, const std::string& says) {
+    const auto result = plan(std::move(words));
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+    EXPECT_TRUE(result.out.empty());
+  };
+  wrong({"qwen2.5-1.5", "--device", "rk3588"}, "qwen2.5-1.5b");
+  wrong({"qwen2.5-1.5b", "--device", "rk3589"}, "rk3588");
+  wrong({"qwen2.5-1.5b", "--device", "rk3588", "--quant", "q4km"}, "q4_k_m");
+  wrong({"qwen2.5-1.5b", "--device", "rk3588", "--ctx", "0"}, "--ctx 0");
+  wrong({"qwen2.5-1.5b", "--device", "rk3588", "--ctx", "1000000"}, "at most 32768");
+  wrong({"qwen2.5-1.5b"}, "--device");
+  wrong({}, "MODEL");
+}
+
+TEST(PlanCommand, TablesSweepsAndPlots) {
+  testing::TempDir folder;
+  const auto all = object_of(plan({"qwen3-0.6b", "--device", "apple-m4", "--quant", "all", "--json"}));
+  EXPECT_GT(all.at("plans").as_array().size(), 10U);
+  const auto swept = plan({"qwen3-0.6b", "--device", "apple-m4", "--quant", "q8_0", "--sweep", "ctx=1k..4k", "--plot",
+                           folder.file("sweep.svg")});
+  EXPECT_EQ(swept.exit_code, 0) << swept.err;
+  EXPECT_NE(swept.out.find("4096"), std::string::npos);
+  EXPECT_TRUE(testing::read_file(folder.path() / "sweep.svg").starts_with("<svg"));
+  const auto roof = plan({"qwen3-0.6b", "--device", "apple-m4", "--plot", folder.file("roof.svg")});
+  EXPECT_EQ(roof.exit_code, 0) << roof.err;
+  EXPECT_NE(testing::read_file(folder.path() / "roof.svg").find("prefill"), std::string::npos);
+}
+
+TEST(PlanCommand, ValidatesPublishedRows) {
+  const std::string rows = (testing::source_dir() / "tools/plan/measured.csv").string();
+  const auto object = object_of(plan({"--validate", rows, "--json"}));
+  ASSERT_EQ(object.at("rows").as_array().size(), 574U);
+  for (const char* key : {"id", "decode_err", "prefill_err", "ttft_err", "memory_err", "decode_in_band", "reason"})
+    EXPECT_TRUE(object.at("rows").as_array().front().as_object().contains(key)) << key;
+  testing::TempDir folder;
+  testing::write_file(folder.path() / "broken.csv", "id,model\n1\n");
+  EXPECT_EQ(plan({"--validate", folder.file("broken.csv")}).exit_code, 3);
+  EXPECT_EQ(plan({"--validate", folder.file("absent.csv")}).exit_code, 3);
+}
+
+}  // namespace
+}  // namespace knapsack

@@ -1,0 +1,171 @@
+// The planner on worked examples: a device and a model whose figures can be reckoned by hand.
+#include "plan/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "plan/csv.h"
+#include "plan/estimate.h"
+#include "plan/plan_text.h"
+#include "plan/sweep.h"
+
+namespace knapsack {
+namespace {
+
+constexpr double gib = 1024.0 * 1024 * 1024;
+
+// 7 billion weights in 32 layers, multi-head attention of 32 x 128.
+PlanModel seven_billion() {
+  PlanModel model{.name = "seven",
+                  .parameters = 7'000'000'000,
+                  .hidden = 4096,
+                  .layers = 32,
+                  .vocab = 32000,
+                  .trained_ctx = 32768,
+                  .attention = 4096,
+                  .kv_cols = std::vector<std::int64_t>(32, 2 * 4096)};
+  model.tensors.push_back({.place = {TensorPart::other, 0, 1'000'000, 7000}});
+  return model;
+}
+
+DeviceProfile board(double gb_per_s = 50, std::int64_t memory = 16) {
+  DeviceProfile device{.id = "board", .name = "Board"};
+  device.cpu = UnitProfile{};
+  if (gb_per_s > 0) device.memory.theoretical_gb_per_s = Number{.value = gb_per_s, .source = "test"};
+  if (memory > 0) device.memory.sizes_bytes = Counts{.value = {memory << 30}, .source = "test"};
+  return device;
+}
+
+Plan planned(const PlanModel& model, const DeviceProfile& device, const PlanOptions& options) {
+  auto result = plan(model, device, Efficiency::fitted(), options);
+  EXPECT_TRUE(result.has_value()) << (result ? "" : result.error().message);
+  return result ? std::move(result).value() : Plan{};
+}
+std::string refused(const PlanOptions& options) {
+  const auto result = plan(seven_billion(), board(), Efficiency::fitted(), options);
+  EXPECT_FALSE(result.has_value());
+  if (result) return "";
+  EXPECT_EQ(result.error().code, Code::usage);
+  return result.error().message;
+}
+
+TEST(Plan, WeightsOfSevenBillion) {
+  const PlanModel model = seven_billion();
+  EXPECT_NEAR(weigh(model, "f16").bytes, 14e9, 1);
+  EXPECT_NEAR(weigh(model, "w8a8").bytes, 7e9, 0.01e9);
+  EXPECT_NEAR(weigh(model, "w4a16").bytes, 3.5e9, 0.01e9);
+}
+
+// 512 KiB a token: 2 GiB at 4096 tokens, 16 GiB at 32768; int8 with a scale for 32 takes 8.5 bits.
+TEST(Plan, KvOf4kAnd32k) {
+  const PlanModel model = seven_billion();
+  EXPECT_DOUBLE_EQ(kv_bytes(model, 16, 4096), 2 * gib);
+  EXPECT_DOUBLE_EQ(kv_bytes(model, 16, 32768), 16 * gib);
+  EXPECT_DOUBLE_EQ(kv_bytes(model, bits_of_kv("i8"), 4096), 2 * gib * 8.5 / 16);
+}
+
+TEST(Plan, WindowsAreReadNoFurtherButAllocatedWhole) {
+  PlanModel model = seven_billion();
+  model.windows.assign(32, 1024);
+  EXPECT_DOUBLE_EQ(kv_bytes_read(model, 16, 4096), 0.5 * gib);
+  EXPECT_DOUBLE_EQ(kv_bytes(model, 16, 4096), 2 * gib);
+}
+
+// 3.5 GB at 50 GB/s: 70 ms a token, without the KV of one token.
+TEST(Plan, FloorOfFourBits) {
+  const Plan result = planned(seven_billion(), board(), {.ctx = 4096, .prompt = 1, .quant = "w4a16"});
+  ASSERT_TRUE(result.floor_ms.has_value());
+  EXPECT_NEAR(*result.floor_ms, 70, 0.2);
+  ASSERT_TRUE(result.decode_tokens_per_s.has_value());
+  EXPECT_LT(result.decode_tokens_per_s->high, 1000 / *result.floor_ms);
+  EXPECT_LE(result.decode_tokens_per_s->high / result.decode_tokens_per_s->low, 2.001);
+  EXPECT_NEAR(result.kv_mib, 2048, 1e-6);
+}
+
+TEST(Plan, ExpertsCountWithThoseATokenTakes) {
+  PlanModel model = seven_billion();
+  model.tensors = {{.place = {TensorPart::gate, 0, 64 * 1000, 1024}, .experts = 64},
+                   {.place = {TensorPart::table, -1, 1000, 1024}}};
+  model.top_k = 8;
+  const WeightTotals weights = weigh(model, "f16");
+  EXPECT_DOUBLE_EQ(weights.bytes, 2 * 65000.0 * 1024);
+  EXPECT_DOUBLE_EQ(weights.read_bytes, 2 * 8000.0 * 1024);
+}
+
+TEST(Plan, TooLargeNamesWhatWouldHelp) {
+  const Plan result = planned(seven_billion(), board(50, 8), {.ctx = 4096, .prompt = 64, .quant = "f16"});
+  EXPECT_EQ(result.verdict, Verdict::does_not_fit);
+  ASSERT_FALSE(result.reasons.empty());
+  EXPECT_NE(result.reasons.front().find("more than the budget"), std::string::npos);
+  EXPECT_FALSE(result.changes.empty());
+}
+
+TEST(Plan, AnUnknownBandwidthLeavesSpeedUnknownAndMemoryKnown) {
+  const Plan result = planned(seven_billion(), board(0), {.quant = "w4a16"});
+  EXPECT_FALSE(result.decode_tokens_per_s.has_value());
+  EXPECT_FALSE(result.ttft_ms.has_value());
+  EXPECT_GT(result.peak_mib, 3000);
+  EXPECT_EQ(result.verdict, Verdict::tight);
+  EXPECT_TRUE(std::any_of(result.unknown.begin(), result.unknown.end(),
+                          [](const std::string& u) { return u.find("bandwidth") != std::string::npos; }));
+  const json::object object = plan_json(seven_billion(), board(0), {}, result);
+  EXPECT_TRUE(object.at("decode_tokens_per_s").is_null());
+  for (const char* key : {"verdict", "reasons", "changes", "weights_mib", "kv_mib", "arena_mib", "peak_mib", "ttft_ms",
+                          "prefill_tokens_per_s", "energy_mj_per_token", "steady_c", "minutes_to_throttle", "unknown"})
+    EXPECT_TRUE(object.contains(key)) << key;
+}
+
+// 10 W over 5 C/W: 75 C in the end at 25 C. 65 C are 4/5 of the rise: after RC ln 5, and 8 W can be held.
+TEST(Plan, HeatByHand) {
+  DeviceProfile device = board();
+  device.power.sustained_w = Number{.value = 10, .source = "test"};
+  device.heat.resistance_c_per_w = Number{.value = 5, .source = "test"};
+  device.heat.capacity_j_per_c = Number{.value = 60, .source = "test"};
+  device.heat.throttle_points = {{Number{.value = 65, .source = "test"}, "passive"}};
+  const Plan result = planned(seven_billion(), device, {.prompt = 1, .quant = "w4a16"});
+  EXPECT_DOUBLE_EQ(result.steady_c.value(), 75);
+  EXPECT_NEAR(result.minutes_to_throttle.value(), 5 * 1.6094379, 1e-4);
+  EXPECT_NEAR(result.sustained_tokens_per_s.value() / result.decode_tokens_per_s->expected, 0.8, 1e-9);
+  EXPECT_NEAR(result.energy_mj_per_token.value() * result.decode_tokens_per_s->expected, 10e3, 1e-6);
+  device.heat.throttle_points.front().celsius.value = 80;
+  const Plan cool = planned(seven_billion(), device, {.prompt = 1, .quant = "w4a16"});
+  EXPECT_TRUE(cool.never_throttles);
+  EXPECT_FALSE(cool.minutes_to_throttle.has_value());
+}
+
+TEST(Plan, NonsenseIsRefusedByName) {
+  EXPECT_NE(refused({.ctx = 0}).find("--ctx 0"), std::string::npos);
+  EXPECT_NE(refused({.ctx = 40000}).find("at most 32768"), std::string::npos);
+  EXPECT_NE(refused({.prompt = 0}).find("--prompt 0"), std::string::npos);
+  EXPECT_NE(refused({.ctx = 100, .prompt = 101}).find("--prompt 101"), std::string::npos);
+  EXPECT_NE(refused({.quant = "q4_k_x"}).find("q4_k_m"), std::string::npos);
+  EXPECT_NE(refused({.unit = "npu"}).find("it has cpu"), std::string::npos);
+  EXPECT_NE(refused({.quant = "stored"}).find("no weights"), std::string::npos);
+}
+
+TEST(Sweep, ValuesAreDoubledOrListed) {
+  const auto doubled = read_sweep("ctx=1k..32k");
+  ASSERT_TRUE(doubled.has_value());
+  EXPECT_EQ(doubled->values, (std::vector<std::string>{"1024", "2048", "4096", "8192", "16384", "32768"}));
+  const auto listed = read_sweep("device=a,b");
+  ASSERT_TRUE(listed.has_value());
+  EXPECT_EQ(listed->values, (std::vector<std::string>{"a", "b"}));
+  for (const char* wrong : {"ctx", "ctx=", "ctx=0..4", "ctx=8k..1k", "ctx=a,b", "colour=red", "ctx=1..99999999999"})
+    EXPECT_FALSE(read_sweep(wrong).has_value()) << wrong;
+}
+
+TEST(Csv, QuotesAndFaults) {
+  const auto rows = read_csv("a,b\n\"x, \"\"y\"\"\nz\",2\r\n", "t.csv");
+  ASSERT_TRUE(rows.has_value());
+  EXPECT_EQ(rows->at(0).at("a"), "x, \"y\"\nz");
+  EXPECT_EQ(rows->at(0).at("b"), "2");
+  for (const auto& [text, says] : {std::pair{"", "empty"}, {"a,b\n1\n", "line 2"}, {"a\n\"1", "quote"}}) {
+    const auto wrong = read_csv(text, "t.csv");
+    ASSERT_FALSE(wrong.has_value());
+    EXPECT_NE(wrong.error().message.find(says), std::string::npos) << wrong.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace knapsack
