@@ -3,6 +3,11 @@
 namespace knapsack {
 namespace {
 
+// Rows are looked through by regular expressions, whose depth is that of the text.
+constexpr std::size_t most_bytes = 2048;
+constexpr std::size_t most_columns = 128;
+constexpr std::size_t most_rows = 100000;
+
 class CsvReader {
  public:
   explicit CsvReader(std::string_view text) : text_(text) {
@@ -54,6 +59,8 @@ Result<std::vector<CsvRow>> read_csv(std::string_view text, const std::string& o
   std::vector<std::string> header;
   if (reader.done()) return bad_input("{}: expected a header line, found an empty file", origin);
   if (!reader.record(header)) return bad_input("{}: line 1: a quote does not end", origin);
+  if (header.size() > most_columns)
+    return bad_input("{}: expected at most {} columns, found {}", origin, most_columns, header.size());
   std::vector<CsvRow> rows;
   std::vector<std::string> fields;
   while (!reader.done()) {
@@ -63,8 +70,14 @@ Result<std::vector<CsvRow>> read_csv(std::string_view text, const std::string& o
     if (fields.size() != header.size())
       return bad_input("{}: line {}: expected {} fields as in the header, found {}", origin, line, header.size(),
                        fields.size());
+    if (rows.size() == most_rows) return bad_input("{}: expected at most {} rows, found more", origin, most_rows);
     CsvRow& row = rows.emplace_back();
-    for (std::size_t i = 0; i < header.size(); ++i) row[header[i]] = std::move(fields[i]);
+    for (std::size_t i = 0; i < header.size(); ++i) {
+      if (fields[i].size() > most_bytes)
+        return bad_input("{}: line {}: a field has {} bytes; at most {} are read", origin, line, fields[i].size(),
+                         most_bytes);
+      row[header[i]] = std::move(fields[i]);
+    }
   }
   return rows;
 }

@@ -83,7 +83,7 @@ std::string scheme_of(const std::string& label) {
   std::smatch m;
   if (!std::regex_search(label, m, stated)) return "float";
   for (std::size_t i = 1; i < m.size(); ++i)
-    if (m[i].matched) return "a" + m[i].str();
+    if (m[i].matched) return fmt::format("a{}", m[i].str());
   return "float";
 }
 

@@ -134,8 +134,9 @@ TEST(SpeedModel, PublishedRowsAreMet) {
   EXPECT_GE(all.at("in_band").as_double(), 0.8);
   for (const auto& row : object.at("rows").as_array()) {
     if (row.at("decode_err").is_null() && row.at("prefill_err").is_null() && row.at("ttft_err").is_null() &&
-        row.at("memory_err").is_null())
+        row.at("memory_err").is_null()) {
       EXPECT_FALSE(row.at("reason").is_null()) << row.at("id");
+    }
   }
 }
 
