@@ -48,11 +48,19 @@ Result<void> check(const PlanModel& model, const DeviceProfile& device, const Pl
   return {};
 }
 
-std::vector<UnitKind> units_of(const DeviceProfile& device, const PlanOptions& options) {
+bool measured(const DeviceProfile& device, const Efficiency& efficiency, UnitKind unit) {
+  return !efficiency.usual_framework(std::string(unit_name(unit)), efficiency.chip(device.id)).empty();
+}
+
+// Those asked for. Where language models were measured on a chip, `auto` takes none of its units that they were not
+// measured on: a display's small GPU has a peak, too.
+std::vector<UnitKind> units_of(const DeviceProfile& device, const Efficiency& efficiency, const PlanOptions& options) {
   std::vector<UnitKind> units;
   for (const UnitKind unit : all_units)
     if (device.unit(unit) != nullptr && (options.unit == "auto" || options.unit == unit_name(unit)))
       units.push_back(unit);
+  const auto never = [&](UnitKind unit) { return !measured(device, efficiency, unit); };
+  if (options.unit == "auto" && !std::all_of(units.begin(), units.end(), never)) std::erase_if(units, never);
   if (units.empty()) units.push_back(UnitKind::cpu);  // memory alone can be said
   return units;
 }
@@ -76,7 +84,7 @@ bool better(const Plan& a, const Plan& b) {
 Plan best(const PlanModel& model, const DeviceProfile& device, const Efficiency& efficiency,
           const PlanOptions& options) {
   std::optional<Plan> chosen;
-  for (const UnitKind unit : units_of(device, options)) {
+  for (const UnitKind unit : units_of(device, efficiency, options)) {
     std::optional<Plan> of_unit;
     for (const std::string& scheme : schemes_of(options, unit, model)) {
       Plan next = estimate(model, device, efficiency, options, scheme, unit);
@@ -94,8 +102,8 @@ struct Change {
 };
 
 // The cheapest first: what costs no quality, then a little, then more.
-std::vector<Change> candidates(const PlanModel& model, const DeviceProfile& device, const PlanOptions& options,
-                               const Plan& now) {
+std::vector<Change> candidates(const PlanModel& model, const DeviceProfile& device, const Efficiency& efficiency,
+                               const PlanOptions& options, const Plan& now) {
   std::vector<Change> out;
   const auto freed = [&](double before, double after) {
     return before - after >= 1 ? fmt::format(" frees {}", size_text(before - after)) : std::string();
@@ -107,7 +115,9 @@ std::vector<Change> candidates(const PlanModel& model, const DeviceProfile& devi
   if (options.unit == "auto") fixed.unit = "auto";
   for (const UnitKind unit : all_units) {
     if (device.unit(unit) == nullptr || now.unit == unit_name(unit)) continue;
-    Change change{fmt::format("--unit {} in place of {}", unit_name(unit), now.unit), fixed};
+    Change change{fmt::format("--unit {} in place of {}{}", unit_name(unit), now.unit,
+                              measured(device, efficiency, unit) ? "" : " (reckoned, never measured there)"),
+                  fixed};
     change.options.unit = unit_name(unit);
     out.push_back(std::move(change));
   }
@@ -146,7 +156,7 @@ void find_changes(const PlanModel& model, const DeviceProfile& device, const Eff
                   const PlanOptions& options, Plan& now) {
   if (now.verdict == Verdict::fits) return;
   std::vector<std::string> towards;
-  for (const Change& change : candidates(model, device, options, now)) {
+  for (const Change& change : candidates(model, device, efficiency, options, now)) {
     if (now.changes.size() >= 4) break;
     const Plan then = best(model, device, efficiency, change.options);
     if (then.verdict < now.verdict) {

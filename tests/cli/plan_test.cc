@@ -27,7 +27,7 @@ TEST(PlanCommand, ANameOnADevice) {
                           "minutes_to_throttle", "unknown"})
     EXPECT_TRUE(object.contains(key)) << key;
   EXPECT_NEAR(object.at("weights_mib").as_double(), 1543.7e6 / (1 << 20), 10);
-  EXPECT_NEAR(object.at("kv_mib").as_double(), 28, 1e-9);  // 28 layers x 2 x 256 x 2 bytes x 1024
+  EXPECT_NEAR(object.at("kv_mib").to_number<double>(), 28, 1e-9);  // 28 layers x 2 x 256 x 2 bytes x 1024
   // Published: 16.6 tokens/s with RKLLM.
   EXPECT_NEAR(object.at("decode_tokens_per_s").at("expected").as_double(), 16.6, 3);
   for (const char* key : {"ttft_ms", "prefill_tokens_per_s", "decode_tokens_per_s"}) {
@@ -36,6 +36,14 @@ TEST(PlanCommand, ANameOnADevice) {
     EXPECT_LT(band.at("expected").as_double(), band.at("high").as_double()) << key;
     EXPECT_LE(band.at("high").as_double() / band.at("low").as_double(), 2.01) << key;
   }
+}
+
+// Its GPU is a display's: nobody ran a language model on it, and its peak says nothing.
+TEST(PlanCommand, AUnitThatNothingWasMeasuredOnIsNotChosenBesideOneThatWas) {
+  const json::object object =
+      object_of(plan({"qwen2.5-1.5b", "--device", "raspberry-pi-5", "--quant", "q4_k_m", "--json"}));
+  EXPECT_EQ(object.at("unit").as_string(), "cpu");
+  EXPECT_EQ(object.at("framework").as_string(), "llama.cpp");
 }
 
 TEST(PlanCommand, WhatDoesNotFitEndsWith1AndSaysWhatWould) {
