@@ -1,15 +1,18 @@
 #include "cli/model.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
 #include <filesystem>
 #include <string_view>
 
+#include "base/json.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/read_file.h"
 #include "import/model_text.h"
+#include "import/public_models.h"
 #include "report/progress.h"
 
 namespace knapsack {
@@ -18,6 +21,18 @@ namespace {
 std::string loading(const std::string& path) {
   const std::filesystem::path whole(path);
   return "loading " + (whole.has_filename() ? whole.filename() : whole.parent_path().filename()).string();
+}
+
+bool has_weights(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+    if (entry.path().extension() == ".safetensors") return true;
+  return false;
+}
+
+Result<Imported> import_bare(const std::string& path) {
+  TRY(const std::string text, read_text_file(path, std::size_t{16} << 20));
+  return import_config(text, path);
 }
 
 void warn_of_oddities(const Bundle& bundle) {
@@ -49,6 +64,31 @@ void exact_flag(Arguments& arguments, bool& exact) {
 void tokenizer_argument(Arguments& arguments, std::string& target) {
   arguments.positional("MODEL", target, "a GGUF file, a folder with tokenizer.json, or a tokenizer.json").complete =
       Complete::model;
+}
+
+Result<NamedModel> read_shapes(const std::string& model) {
+  namespace fs = std::filesystem;
+  const auto named = [](Imported imported, std::string name) {
+    return NamedModel{.imported = std::move(imported), .name = std::move(name)};
+  };
+  std::error_code error;
+  if (!fs::exists(model, error)) {
+    TRY(const PublicModel known, find_public_model(model));
+    TRY(Imported imported, import_config(json::serialize(known.config), fmt::format("models/{}.json", known.id)));
+    return named(std::move(imported), known.name);
+  }
+  const std::string name = fs::path(model).lexically_normal().filename().string();
+  const fs::path config = fs::path(model) / "config.json";
+  if (model.ends_with(".json")) {
+    TRY(Imported imported, import_bare(model));
+    return named(std::move(imported), name);
+  }
+  if (fs::is_directory(model, error) && fs::exists(config, error) && !has_weights(model)) {
+    TRY(Imported imported, import_bare(config.string()));
+    return named(std::move(imported), name);
+  }
+  TRY(Imported imported, import_model(model, {}));
+  return named(std::move(imported), name);
 }
 
 Result<std::shared_ptr<const Bundle>> open_model(const Context& context, const std::string& path,

@@ -11,6 +11,7 @@
 #include "bundle/bundle.h"
 #include "cli/commands/command.h"
 #include "cli/generation_flags.h"
+#include "import/import.h"
 #include "pipeline/pipeline.h"
 #include "runtime/session.h"
 #include "text/tokenizer.h"
@@ -20,6 +21,14 @@ namespace knapsack {
 // The positional MODEL: of a command that reads all of it, and of one that needs only its tokenizer.
 void model_argument(Arguments& arguments, std::string& target);
 void tokenizer_argument(Arguments& arguments, std::string& target);
+
+// What a model is made of, for commands that need no weight: a checkpoint, a config.json alone, a folder with one and
+// no weights, or the name of a public model (models/*.json).
+struct NamedModel {
+  Imported imported;
+  std::string name;
+};
+Result<NamedModel> read_shapes(const std::string& model);
 
 // --exact of every command that runs a model.
 void exact_flag(Arguments& arguments, bool& exact);

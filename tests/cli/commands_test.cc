@@ -543,6 +543,26 @@ TEST(Inspect, TellsAllInLittleMemory) {
   EXPECT_TRUE(checked.at("faults").as_array().empty());
 }
 
+// The same operators from a checkpoint, from its config alone, and from a folder without weights.
+TEST(Inspect, OperatorsOfADevice) {
+  const std::string folder = testing::data_path("golden/qwen2-tied-gqa").string();
+  const auto counts = [](const std::string& model) {
+    const auto result = knapsack({"inspect", model, "--device", "rk3588", "--ctx", "64", "--prompt", "16", "--json"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const json::object object = object_of(result);
+    for (const char* key : {"model", "device", "toolchain", "ctx", "prompt", "prefill", "decode", "unknown"})
+      EXPECT_TRUE(object.contains(key)) << key;
+    return object.at("decode").at("operators");
+  };
+  const json::value whole = counts(folder);
+  EXPECT_FALSE(whole.as_array().empty());
+  EXPECT_EQ(counts(folder + "/config.json"), whole);
+  EXPECT_FALSE(counts("qwen2.5-0.5b").as_array().empty());
+  const auto unknown = knapsack({"inspect", folder, "--device", "rk3589"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.err.find("rk3588"), std::string::npos) << unknown.err;
+}
+
 TEST(Inspect, SaysWhatMemoryAContextTakes) {
   const auto memory = [](const std::vector<std::string>& more) {
     std::vector<std::string> words{"inspect", talker, "--json"};

@@ -42,8 +42,10 @@ class InspectCommand final : public Command {
                       "say what memory a context of so many tokens takes (default: the one `run` takes)");
     kv_flag(arguments, kv_);
     arguments.group("What a device's NPU makes of it (docs/operators.md)");
-    arguments.text("--device", "ID", device_,
-                   "instead: each operator of prefill and decode, what the device's toolchain does with it, and why");
+    arguments.text(
+        "--device", "ID", device_,
+        "instead: each operator of prefill and decode, what the device's toolchain does with it, and why; MODEL may "
+        "then be a config.json alone or a public model's name (qwen2.5-1.5b), too");
     arguments.text("--toolchain", "NAME", toolchain_, "whose table counts (default: the first of the device's)");
     arguments.integer(
         "-p,--prompt", prompt_, 1, std::numeric_limits<std::int32_t>::max(),
@@ -111,7 +113,8 @@ class InspectCommand final : public Command {
       TRY(toolchain, devices.toolchain(profile.toolchains.front(), profile.toolchains));
     }
     Busy busy("reading", context.quiet);
-    TRY(const Imported model, import_model(model_, {}));
+    TRY(const NamedModel named, read_shapes(model_));
+    const Imported& model = named.imported;
     busy.finish();
     constexpr std::int64_t usual = 4096;
     constexpr std::int64_t usual_prompt = 512;

@@ -8,6 +8,7 @@
 
 #include "base/atomic_file.h"
 #include "cli/commands/command.h"
+#include "cli/model.h"
 #include "device/devices.h"
 #include "import/public_models.h"
 #include "pipeline/plan_model.h"
@@ -20,39 +21,9 @@
 namespace knapsack {
 namespace {
 
-namespace fs = std::filesystem;
-
-bool has_weights(const std::string& folder) {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error))
-    if (entry.path().extension() == ".safetensors") return true;
-  return false;
-}
-
-Result<Imported> import_bare(const std::string& path) {
-  TRY(const std::string text, read_text_file(path, std::size_t{16} << 20));
-  return import_config(text, path);
-}
-
-// A checkpoint, a config.json alone, a folder with one and no weights, or a name.
 Result<PlanModel> read_model(const std::string& model) {
-  std::error_code error;
-  if (fs::exists(model, error)) {
-    const std::string name = fs::path(model).lexically_normal().filename().string();
-    if (model.ends_with(".json")) {
-      TRY(const Imported imported, import_bare(model));
-      return plan_model(imported, name);
-    }
-    if (fs::is_directory(model, error) && fs::exists(fs::path(model) / "config.json", error) && !has_weights(model)) {
-      TRY(const Imported imported, import_bare((fs::path(model) / "config.json").string()));
-      return plan_model(imported, name);
-    }
-    TRY(const Imported imported, import_model(model, {}));
-    return plan_model(imported, name);
-  }
-  TRY(const PublicModel known, find_public_model(model));
-  TRY(const Imported imported, import_config(json::serialize(known.config), "models/" + known.id + ".json"));
-  return plan_model(imported, known.name);
+  TRY(const NamedModel named, read_shapes(model));
+  return plan_model(named.imported, named.name);
 }
 
 Result<PlanBar> read_bar(const std::string& path) {
@@ -190,7 +161,7 @@ class PlanCommand final : public Command {
     if (plot_) TRY_VOID(write_plot(sweep_plot(fmt::format("{}: {}", model.name, sweep.what), sweep, rows)));
     std::string text = fmt::format("{}{}, ctx {}, prompt {}\n{}", model.name, device_ ? " on " + *device_ : "",
                                    options_.ctx, options_.prompt, plan_table(sweep.what, rows));
-    if (sweep_) text += "\n" + sweep_bars(rows);
+    if (sweep_) text += fmt::format("\n{}", sweep_bars(rows));
     TRY_VOID(print_result(context, text, {{"model", model.name}, {"plans", std::move(plans)}}));
     return code;
   }
