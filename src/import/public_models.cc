@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 #include "base/nearest.h"
@@ -50,6 +51,7 @@ Result<PublicModel> read(const ModelFile& file) {
 
 std::vector<std::string> public_model_ids() {
   std::vector<std::string> ids;
+  ids.reserve(std::size(files));
   for (const ModelFile& file : files) ids.emplace_back(file.id);
   std::sort(ids.begin(), ids.end());
   return ids;

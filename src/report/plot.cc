@@ -67,7 +67,11 @@ class Axis {
     std::vector<double> out;
     constexpr int most = 24;
     if (log_) {
-      for (double t = low_; t <= high_ * 1.001 && out.size() < most; t *= 10) out.push_back(t);
+      double next = low_;
+      while (next <= high_ * 1.001 && out.size() < most) {
+        out.push_back(next);
+        next *= 10;
+      }
     } else {
       for (int i = 0; low_ + i * step() <= high_ * 1.0001 && i < most; ++i) out.push_back(low_ + i * step());
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <iterator>
 
 #include "base/check.h"
 
@@ -157,6 +158,7 @@ std::int64_t Scheme::bytes(const ModelPlace& model, const TensorPlace& tensor) c
 
 std::vector<std::string> scheme_names() {
   std::vector<std::string> names;
+  names.reserve(std::size(mixes) + std::size(vendor_schemes));
   for (const Mix& mix : mixes) names.emplace_back(mix.name);
   for (const VendorScheme& scheme : vendor_schemes) names.emplace_back(scheme.name);
   return names;

@@ -95,6 +95,7 @@ std::string Decomposer::unique(std::string name) {
 
 std::vector<int> Decomposer::add_all(OnnxOp op, std::vector<int> inputs, const Numbers& numbers) {
   std::vector<const OnnxShape*> shapes;
+  shapes.reserve(inputs.size());
   for (const int id : inputs) shapes.push_back(&shape(id));
   auto made = infer_onnx(op, numbers, shapes);
   if (!made)
@@ -325,6 +326,7 @@ int Decomposer::cache(ValueId state, std::int64_t heads) {
   const Node& node = *parts.rbegin()->second->node;
   const Scope scope(*this, Op::kv_write, node.name, Purpose::plain);
   std::vector<int> rows;
+  rows.reserve(parts.size());
   for (const auto& [column, each] : parts) rows.push_back(headed(each->rows, heads));
   int now = rows.size() == 1 ? rows.front() : add(OnnxOp::Concat, rows, {3});
   if (out_.past > 0) {
