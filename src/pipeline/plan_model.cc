@@ -1,21 +1,14 @@
 #include "pipeline/plan_model.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 
 #include "bundle/footprint.h"
+#include "graph/layer_name.h"
 #include "pipeline/pipeline.h"
 
 namespace knapsack {
 namespace {
-
-std::int64_t layer_of(std::string_view name) {
-  constexpr std::string_view prefix = "model.layers.";
-  std::int64_t layer = -1;
-  if (name.starts_with(prefix)) std::from_chars(name.data() + prefix.size(), name.data() + name.size(), layer);
-  return layer;
-}
 
 // The storage format that most bytes are in, and whether there are others.
 std::string stored_as(const Imported& imported) {
@@ -58,10 +51,8 @@ Result<PlanModel> plan_model(const Imported& imported, const std::string& name, 
   if (!model.stored.empty()) model.packed_bytes = footprint(*bundle, 0, DType::F16).weights;
   model.kv_cols.assign(static_cast<std::size_t>(c.layers), 0);
   for (const StateInfo& state : bundle->decode->states) {
-    std::int64_t layer = 0;
-    if (state.name.starts_with("layers."))
-      std::from_chars(state.name.data() + 7, state.name.data() + state.name.size(), layer);
-    if (layer >= 0 && layer < c.layers) model.kv_cols[static_cast<std::size_t>(layer)] += state.cols;
+    const std::int64_t layer = std::max<std::int64_t>(0, layer_of(state.name));
+    if (layer < c.layers) model.kv_cols[static_cast<std::size_t>(layer)] += state.cols;
   }
   return model;
 }

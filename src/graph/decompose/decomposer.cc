@@ -3,18 +3,11 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
+
+#include "graph/layer_name.h"
 
 namespace knapsack {
 namespace {
-
-// "layers.12.attn.q_proj" -> 12.
-std::int64_t layer_of(std::string_view name) {
-  constexpr std::string_view prefix = "layers.";
-  std::int64_t layer = -1;
-  if (name.starts_with(prefix)) std::from_chars(name.data() + prefix.size(), name.data() + name.size(), layer);
-  return layer;
-}
 
 // "qkv_proj.weight[0:64]" -> "qkv_proj.weight"; empty: the whole of a weight.
 std::string_view whole_of(std::string_view name) {
