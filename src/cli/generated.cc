@@ -1,7 +1,6 @@
 #include "cli/generated.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -67,12 +66,6 @@ std::string shown_token(const Tokenizer& tokenizer, std::int32_t id) {
 
 double prefill_tokens_per_s(const Completion& c) { return rate(static_cast<double>(c.prefilled_tokens), c.prefill_ms); }
 double decode_tokens_per_s(const Completion& c) { return rate(static_cast<double>(c.decode_tokens), c.decode_ms); }
-
-double peak_rss_mib() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1024;
-}
 
 std::string figures(const Completion& c, const GenerateOptions& options) {
   const bool dim = use_colour(STDERR_FILENO);

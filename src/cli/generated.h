@@ -14,7 +14,6 @@ std::string shown_token(const Tokenizer& tokenizer, std::int32_t id);
 
 double prefill_tokens_per_s(const Completion& completion);
 double decode_tokens_per_s(const Completion& completion);
-double peak_rss_mib();
 
 // A line for stderr: "TTFT 35 ms, prefill 12 tokens at 340.0 tokens/s, decode 64 tokens at 81.2 tokens/s, the model
 // ended", the seed where there was one.

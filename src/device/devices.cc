@@ -152,7 +152,7 @@ Result<Device> Devices::find(const std::string& which) const {
       warn("{} is of another machine ({}) and not used: measure this one with `knapsack devices measure`", kept->path,
            printable(device.profile.name));
     }
-    Device device{.json = host_profile(here, {}), .origin = "this machine"};
+    Device device{.json = host_profile({.host = here}), .origin = "this machine"};
     TRY(device.profile, read_profile(json::serialize(device.json), device.origin));
     return device;
   }

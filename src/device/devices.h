@@ -62,6 +62,6 @@ class Devices {
 constexpr std::size_t most_profile_bytes = std::size_t{4} << 20;
 
 // This machine as a profile, with what was measured of it; the figures' source is `knapsack devices measure`.
-json::object host_profile(const Host& host, const Peaks& peaks);
+json::object host_profile(const Machine& machine);
 
 }  // namespace knapsack

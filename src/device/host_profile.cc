@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "device/devices.h"
 #include "report/terminal.h"
@@ -15,13 +16,40 @@ json::object fact(std::string_view key, const T& value, std::string_view source,
   return object;
 }
 
+// To four digits, never to 0.
+double rounded(double value) {
+  const double digits = 3 - std::floor(std::log10(value));
+  const double scale = std::pow(10, std::fabs(digits));
+  return digits < 0 ? std::round(value / scale) * scale : std::round(value * scale) / scale;
+}
+
 std::string threads_note(int threads, std::string_view more = "") {
   return fmt::format("{} thread{}{}{}", threads, threads == 1 ? "" : "s", more.empty() ? "" : ", ", more);
 }
 
+json::object engine_json(const EngineSpeed& engine) {
+  json::array matrices;
+  for (const MatrixSpeed& speed : engine.matrices)
+    matrices.push_back(json::object{{"format", speed.format},
+                                    {"hidden", speed.hidden},
+                                    {"decode_gb_per_s", rounded(speed.decode_gb_per_s)},
+                                    {"prefill_gop_per_s", rounded(speed.prefill_gop_per_s)}});
+  json::array layers;
+  for (const LayerSpeed& speed : engine.layers)
+    layers.push_back(json::object{
+        {"hidden", speed.hidden}, {"decode_us", rounded(speed.decode_us)}, {"prefill_ns", rounded(speed.prefill_ns)}});
+  return {{"threads", engine.threads},
+          {"matrices", std::move(matrices)},
+          {"layers", std::move(layers)},
+          {"attention_gb_per_s", rounded(engine.attention_gb_per_s)},
+          {"attention_gop_per_s", rounded(engine.attention_gop_per_s)}};
+}
+
 }  // namespace
 
-json::object host_profile(const Host& host, const Peaks& peaks) {
+json::object host_profile(const Machine& found) {
+  const Host& host = found.host;
+  const Peaks& peaks = found.peaks;
   constexpr std::string_view system = "the operating system";
   constexpr std::string_view measured = "knapsack devices measure";
   const std::string name = host.cpu.empty() ? host.architecture : one_line(host.cpu);
@@ -59,6 +87,7 @@ json::object host_profile(const Host& host, const Peaks& peaks) {
   json::object machine = machine_json(host, peaks);
   machine["cpu"] = name;
   if (!host.cpu_quota) machine.erase("cpu_quota");  // absent where there is none, as everything in a profile
+  if (found.engine) machine["engine"] = engine_json(*found.engine);
   profile["machine"] = std::move(machine);
   return profile;
 }

@@ -7,6 +7,7 @@
 
 #include "base/utf8.h"
 #include "device/fields.h"
+#include "tensor/dtype.h"
 
 namespace knapsack {
 namespace {
@@ -147,6 +148,40 @@ HeatProfile heat_of(FactFields fields) {
   return heat;
 }
 
+// What host_profile writes.
+EngineSpeed engine_of(FactFields fields) {
+  constexpr double most = FactFields::most_number;
+  constexpr std::int64_t many = 1 << 20;
+  const auto positive = [](FactFields& from, std::string_view key) {
+    return from.positive(key, most, true).value_or(1);
+  };
+  EngineSpeed engine;
+  engine.threads = static_cast<int>(fields.integer("threads", 1, many, true).value_or(1));
+  for (FactFields& entry : fields.objects("matrices", true)) {
+    MatrixSpeed speed{.format = entry.text("format", true)};
+    if (!dtype_from_name(speed.format))
+      entry.fault("format", fmt::format("is {}; expected a storage format as Q4_0", printable(speed.format, 40)));
+    speed.hidden = entry.integer("hidden", 1, many, true).value_or(1);
+    speed.decode_gb_per_s = positive(entry, "decode_gb_per_s");
+    speed.prefill_gop_per_s = positive(entry, "prefill_gop_per_s");
+    entry.no_others();
+    engine.matrices.push_back(std::move(speed));
+  }
+  for (FactFields& entry : fields.objects("layers", true)) {
+    LayerSpeed speed{.hidden = entry.integer("hidden", 1, many, true).value_or(1)};
+    speed.decode_us = positive(entry, "decode_us");
+    speed.prefill_ns = positive(entry, "prefill_ns");
+    entry.no_others();
+    engine.layers.push_back(speed);
+  }
+  if (engine.matrices.empty()) fields.fault("matrices", "is empty; expected at least one speed");
+  if (engine.layers.empty()) fields.fault("layers", "is empty; expected at least one speed");
+  engine.attention_gb_per_s = positive(fields, "attention_gb_per_s");
+  engine.attention_gop_per_s = positive(fields, "attention_gop_per_s");
+  fields.no_others();
+  return engine;
+}
+
 // What machine_json writes.
 Machine machine_of(FactFields fields) {
   constexpr double most = FactFields::most_number;
@@ -200,6 +235,7 @@ Machine machine_of(FactFields fields) {
     entry.no_others();
     machine.peaks.compute.push_back(std::move(peak));
   }
+  if (auto engine = fields.object("engine")) machine.engine = engine_of(std::move(*engine));
   fields.no_others();
   return machine;
 }

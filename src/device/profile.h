@@ -14,6 +14,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "device/engine_speed.h"
 #include "device/host.h"
 #include "device/peaks.h"
 
@@ -127,6 +128,7 @@ enum class DeviceKind : std::uint8_t { soc, module, npu_ip, host };
 struct Machine {
   Host host{};
   Peaks peaks{};
+  std::optional<EngineSpeed> engine{};
 };
 
 struct DeviceProfile {

@@ -1,7 +1,9 @@
 #include "import/checkpoint.h"
 
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <random>
 #include <set>
 #include <unordered_set>
 
@@ -225,6 +227,26 @@ Weights Weights::blank(const WeightSpec& spec) {
     static constexpr std::byte nothing{};
     weight.slabs = {&nothing};
     weights.put(entry.name, {std::make_shared<const Weight>(std::move(weight)), nullptr});
+  }
+  return weights;
+}
+
+Weights Weights::made_up(const WeightSpec& spec, DType dtype) {
+  // Scales and floats of F16 become 0.004 with either sign, so that sums stay near 0.
+  constexpr std::array filling{std::byte{0x1c}, std::byte{0x9c}};
+  std::minstd_rand random;
+  Weights weights;
+  for (const WeightEntry& entry : spec.entries()) {
+    if (entry.kind == WeightKind::vector) {
+      const std::vector<float> ones(static_cast<std::size_t>(entry.shape.front()), 1.0F);
+      weights.put(entry.name, {f32_weight(entry.name, entry.shape, ones), nullptr});
+      continue;
+    }
+    const DType type = entry.shape.back() % format(dtype).block == 0 ? dtype : DType::F16;
+    Weight shaped{.name = entry.name, .dtype = type, .shape = entry.shape};
+    std::vector<std::byte> bytes(static_cast<std::size_t>(shaped.bytes()));
+    for (std::byte& byte : bytes) byte = filling[random() >> 8 & 1];
+    weights.put(entry.name, {owned_weight(entry.name, type, entry.shape, std::move(bytes)), nullptr});
   }
   return weights;
 }

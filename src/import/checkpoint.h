@@ -65,6 +65,9 @@ class Weights {
   void put(std::string name, LoadedWeight weight) { loaded_[std::move(name)] = std::move(weight); }
   // Shapes only, without data: for checks of a graph before there is a checkpoint.
   static Weights blank(const WeightSpec& spec);
+  // Matrices in `dtype` (in F16 where a row is no whole number of its blocks), vectors of ones in F32: what the numbers
+  // are does not matter to how fast they are multiplied; they are finite, and none is subnormal.
+  static Weights made_up(const WeightSpec& spec, DType dtype);
 
  private:
   std::map<std::string, LoadedWeight> loaded_;

@@ -20,8 +20,12 @@ Result<void> assemble(const ArchitectureRow& row, const Checkpoint& checkpoint, 
     std::int64_t elements = 1;
     for (const auto d : entry.shape) elements *= d;
     out.parameters += elements;
-    const bool there = weights.has(entry.name) && weights.at(entry.name).weight != nullptr;
-    out.weights.push_back({entry.name, entry.shape, there ? weights.at(entry.name).weight->bytes() : 0});
+    ModelWeight weight{.name = entry.name, .shape = entry.shape};
+    if (weights.has(entry.name) && weights.at(entry.name).weight != nullptr) {
+      weight.bytes = weights.at(entry.name).weight->bytes();
+      weight.dtype = weights.at(entry.name).weight->dtype;
+    }
+    out.weights.push_back(std::move(weight));
   }
   for (const TensorView& view : checkpoint.tensors())
     out.tensors.push_back({view.name, view.dtype, view.shape, view.data.size()});

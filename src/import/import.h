@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,7 @@ struct ModelWeight {
   std::string name;
   std::vector<std::int64_t> shape;
   std::int64_t bytes = 0;  // as it is read; 0: a model without weights (import_config)
+  DType dtype{};           // of these
 };
 
 struct ImportOptions {
@@ -56,9 +58,11 @@ struct Imported {
 
 Result<Imported> import_model(const std::string& path, const ImportOptions& options);
 
-// A config.json alone: the graph has constants without data, so that it can be planned with and never run. text: of the
-// file; origin names it in messages.
-Result<Imported> import_config(std::string_view text, const std::string& origin);
+// A config.json alone: the graph has constants without data, so that it can be planned with and never run; with
+// `made_up` they are numbers of no meaning in that format, so that its speed can be measured. text: of the file; origin
+// names it in messages.
+Result<Imported> import_config(std::string_view text, const std::string& origin,
+                               const std::optional<DType>& made_up = {});
 
 // Reads every byte: NaN, Inf, scales out of range. Errors are the first few found; also returns sha256 over all files.
 struct CheckReport {

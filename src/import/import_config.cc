@@ -4,7 +4,7 @@
 
 namespace knapsack {
 
-Result<Imported> import_config(std::string_view text, const std::string& origin) {
+Result<Imported> import_config(std::string_view text, const std::string& origin, const std::optional<DType>& made_up) {
   TRY(const json::object whole, parse_json_object(text, origin));
   Fields config(whole, origin);
   Imported out;
@@ -19,7 +19,7 @@ Result<Imported> import_config(std::string_view text, const std::string& origin)
   TRY_VOID(row->arch->from_hf(config, out.config, out.oddities));
   WeightSpec spec;
   row->arch->spec(out.config, spec);
-  const Weights weights = Weights::blank(spec);
+  const Weights weights = made_up ? Weights::made_up(spec, *made_up) : Weights::blank(spec);
   Decoder decoder(out.config, weights, out.config.ctx);
   row->arch->build(out.config, decoder);
   out.graph = decoder.take();
@@ -27,7 +27,7 @@ Result<Imported> import_config(std::string_view text, const std::string& origin)
     std::int64_t elements = 1;
     for (const auto d : entry.shape) elements *= d;
     out.parameters += elements;
-    out.weights.push_back({entry.name, entry.shape, 0});
+    out.weights.push_back({.name = entry.name, .shape = entry.shape});
   }
   return out;
 }

@@ -5,6 +5,7 @@
 
 #include "bundle/footprint.h"
 #include "graph/layer_name.h"
+#include "kernels/packed.h"
 #include "pipeline/pipeline.h"
 
 namespace knapsack {
@@ -43,12 +44,24 @@ Result<PlanModel> plan_model(const Imported& imported, const std::string& name, 
     tensor.place = {part_of(weight.name, weight.shape.size(), c.tied), layer_of(weight.name), 1, weight.shape.back()};
     for (std::size_t i = 0; i + 1 < weight.shape.size(); ++i) tensor.place.rows *= weight.shape[i];
     if (weight.name.find("experts.*") != std::string::npos) tensor.experts = weight.shape.front();
-    if (!model.stored.empty()) tensor.bytes = weight.bytes;
+    if (!model.stored.empty()) {
+      tensor.bytes = weight.bytes;
+      tensor.dtype = weight.dtype;
+    }
     model.tensors.push_back(tensor);
   }
   TRY(const auto bundle, make_bundle(imported, {.chunk = chunk, .decode_rows = 1}));
   model.arena_bytes = static_cast<std::int64_t>(bundle->prefill->arena_bytes + bundle->decode->arena_bytes);
-  if (!model.stored.empty()) model.packed_bytes = footprint(*bundle, 0, DType::F16).weights;
+  if (!model.stored.empty()) {
+    TRY(const auto own, make_bundle(imported, {}));
+    const Footprint memory = footprint(*own, 0, DType::F16);
+    model.engine =
+        EngineMemory{.weights_bytes = memory.weights, .arena_bytes = memory.arena, .tokenizer_bytes = memory.tokenizer};
+    // A tied table is held twice: packed as the head, and as rows that are read from the file.
+    for (const PlanTensor& tensor : model.tensors)
+      if (c.tied && tensor.place.part == TensorPart::head && packed_kind(*tensor.dtype))
+        model.engine->weights_bytes += *tensor.bytes;
+  }
   model.kv_cols.assign(static_cast<std::size_t>(c.layers), 0);
   for (const StateInfo& state : bundle->decode->states) {
     const std::int64_t layer = std::max<std::int64_t>(0, layer_of(state.name));

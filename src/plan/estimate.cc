@@ -81,48 +81,75 @@ void speed(const PlanModel& model, const DeviceProfile& device, const Efficiency
   out.ttft_ms = times(prompt, 1e3);
 }
 
-// Bits of the integers that most of the matrices' bytes are multiplied as; 0: floats.
-int product_bits(const PlanModel& model, const std::string& quant) {
-  const auto scheme = Scheme::named(quant);
-  const auto type = scheme ? scheme->type(model.place(), {TensorPart::up, model.layers / 2, 1, model.hidden})
-                           : dtype_from_name(model.stored);
-  return type ? format(*type).level_bits : 0;
+// The format that the engine would hold a tensor in; of a vendor's scheme the one with as many bits.
+std::string format_here(const PlanModel& model, const std::optional<Scheme>& scheme, const PlanTensor& tensor) {
+  if (!scheme) return std::string(name(*tensor.dtype));
+  if (const auto type = scheme->type(model.place(), tensor.place)) return std::string(name(*type));
+  const double bits = 8 * static_cast<double>(scheme->bytes(model.place(), tensor.place)) /
+                      static_cast<double>(tensor.place.rows * tensor.place.cols);
+  constexpr double floats = 12;
+  constexpr double bytes = 6;
+  return bits > floats ? "F16" : bits > bytes ? "Q8_0" : "Q4_0";
 }
 
-// This machine, measured, with this program's own engine: no fit of other programs is needed.
-void measured_speed(const PlanModel& model, const Machine& machine, const EngineEfficiency& engine,
-                    const PlanOptions& options, const WeightTotals& weights, Plan& out) {
-  int threads = 1;
-  for (const ReadPeak& peak : machine.peaks.memory) threads = std::max(threads, peak.threads);
-  const double gb_per_s = machine.peaks.read(threads);
-  if (gb_per_s <= 0) {
+// This machine, with this program's own engine: put together from what was measured there; no fit of other programs
+// is needed.
+void measured_speed(const PlanModel& model, const Machine& machine, double band, const PlanOptions& options,
+                    Plan& out) {
+  if (!machine.engine) {
     out.unknown.emplace_back("decode and prefill: this machine was not measured (`knapsack devices measure`)");
     return;
   }
-  out.gb_per_s = gb_per_s;
-  out.bandwidth_share = engine.decode_share;
+  const EngineSpeed& engine = *machine.engine;
+  const double gb_per_s = machine.peaks.read(engine.threads);
+  const auto scheme = Scheme::named(out.quant);
+  double decode_s = 0;   // a token, without attention
+  double prefill_s = 0;  // a token, without attention
+  double head_s = 0;     // a prompt
+  int widest_bits = 0;   // of the codes that are multiplied; 0: floats
+  for (const PlanTensor& tensor : model.tensors) {
+    const TensorPart part = tensor.place.part;
+    if (part == TensorPart::table || part == TensorPart::vector) continue;
+    const std::string here = format_here(model, scheme, tensor);
+    const MatrixSpeed speed = engine.matrix(here, model.hidden);
+    widest_bits = std::max(widest_bits, format(*dtype_from_name(here)).level_bits);
+    const double share =
+        tensor.experts > 1 ? static_cast<double>(model.top_k) / static_cast<double>(tensor.experts) : 1;
+    const auto bytes = static_cast<double>(scheme ? scheme->bytes(model.place(), tensor.place) : *tensor.bytes);
+    const double step = share * bytes / 1e9 / speed.decode_gb_per_s;
+    decode_s += step;
+    if (part == TensorPart::head) {
+      head_s += step;
+    } else {
+      prefill_s +=
+          2 * share * static_cast<double>(tensor.place.rows * tensor.place.cols) / 1e9 / speed.prefill_gop_per_s;
+    }
+  }
+  const LayerSpeed layer = engine.layer(model.hidden);
+  const auto layers = static_cast<double>(model.layers);
+  decode_s += layers * layer.decode_us / 1e6;
+  prefill_s += layers * static_cast<double>(model.hidden) * layer.prefill_ns / 1e9;
+
   const double bits = bits_of_kv(options.kv);
-  const auto banded = [&](double x) { return Estimate{x * std::exp(-engine.band), x, x * std::exp(engine.band)}; };
+  const auto banded = [&](double x) { return Estimate{x * std::exp(-band), x, x * std::exp(band)}; };
   const auto seconds_at = [&](std::int64_t depth) {
-    return banded((weights.read_bytes + kv_bytes_read(model, bits, depth)) / 1e9 / (gb_per_s * engine.decode_share) +
-                  1e-3 * engine.layer_ms * static_cast<double>(model.layers));
+    return banded(decode_s + kv_bytes_read(model, bits, depth) / 1e9 / engine.attention_gb_per_s);
   };
   out.decode_tokens_per_s = inverse(seconds_at(options.prompt), 1);
   for (const std::int64_t depth : {std::int64_t{0}, options.prompt, options.ctx})
     if (out.decode_at_depth.empty() || out.decode_at_depth.back().depth < depth)
       out.decode_at_depth.push_back({depth, inverse(seconds_at(depth), 1)});
-  out.floor_ms = 1e3 * (weights.read_bytes + kv_bytes_read(model, bits, options.prompt)) / 1e9 / gb_per_s;
-  const int level_bits = product_bits(model, out.quant);
-  const double floats = machine.peaks.fp32(threads) / 1e3;
-  const double integers = level_bits > 0 ? machine.peaks.int8(threads, level_bits) / 1e3 : 0;
-  if (floats <= 0) {
-    out.unknown.emplace_back("prefill: the products of this machine were not measured (`knapsack devices measure`)");
-    return;
+  const double read = out.read_gb + out.kv_read_gb;
+  if (gb_per_s > 0) {
+    out.gb_per_s = gb_per_s;
+    out.floor_ms = 1e3 * read / gb_per_s;
+    out.bandwidth_share = read / gb_per_s * out.decode_tokens_per_s->expected;
   }
-  out.peak_tops = integers > 0 ? integers : floats;
-  const double products = integers > 0 ? integers * engine.prefill_share : floats * engine.float_share;
-  const Estimate prompt = banded(out.prefill_tflop / products + out.attention_tflop / (floats * engine.float_share) +
-                                 1e-3 * engine.layer_ms * static_cast<double>(model.layers));
+  const Estimate prompt = banded(prefill_s * static_cast<double>(options.prompt) + head_s +
+                                 1e3 * out.attention_tflop / engine.attention_gop_per_s);
+  const bool integers = widest_bits > 0 && machine.peaks.int8(engine.threads, widest_bits) > 0;
+  const double peak = integers ? machine.peaks.int8(engine.threads, widest_bits) : machine.peaks.fp32(engine.threads);
+  if (peak > 0) out.peak_tops = peak / 1e3;
   out.prefill_tokens_per_s = inverse(prompt, static_cast<double>(options.prompt));
   out.ttft_ms = times(prompt, 1e3);
 }
@@ -249,8 +276,11 @@ Plan estimate(const PlanModel& model, const DeviceProfile& device, const Efficie
   out.kv_mib = kv_bytes(model, bits, options.ctx) / mib;
   out.arena_mib = static_cast<double>(model.arena_bytes) / mib;
   out.overhead_mib = device.machine ? efficiency.engine().runtime_mib : efficiency.runtime_mib(place);
-  if (device.machine && quant == "stored" && model.packed_bytes)
-    out.weights_mib = static_cast<double>(*model.packed_bytes) / mib;
+  if (device.machine && quant == "stored" && model.engine) {
+    out.weights_mib = static_cast<double>(model.engine->weights_bytes) / mib;
+    out.arena_mib = static_cast<double>(model.engine->arena_bytes) / mib;
+    out.overhead_mib += static_cast<double>(model.engine->tokenizer_bytes) / mib;
+  }
   out.peak_mib = out.weights_mib + out.kv_mib + out.arena_mib + out.overhead_mib;
   out.budget_mib = budget_mib(device, options, unit);
   if (!out.budget_mib)
@@ -266,7 +296,7 @@ Plan estimate(const PlanModel& model, const DeviceProfile& device, const Efficie
   out.prefill_tflop = 2 * weights.active * static_cast<double>(out.padded_prompt) / 1e12;
   out.attention_tflop = attention_flop(model, out.padded_prompt) / 1e12;
   if (device.machine) {
-    measured_speed(model, *device.machine, efficiency.engine(), options, weights, out);
+    measured_speed(model, *device.machine, efficiency.engine().band, options, out);
   } else {
     speed(model, device, efficiency, options, weights, place, unit, out);
   }

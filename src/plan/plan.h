@@ -20,6 +20,14 @@ struct PlanTensor {
   TensorPlace place{};
   std::int64_t experts = 1;             // its rows are those of so many experts, of which a token takes some
   std::optional<std::int64_t> bytes{};  // as the checkpoint stores it
+  std::optional<DType> dtype{};         // of these
+};
+
+// What this program's own engine holds of a checkpoint as it is stored (bundle/footprint.h), once all of it was used.
+struct EngineMemory {
+  std::int64_t weights_bytes = 0;  // in the form that products read, and a table's rows as the file has them
+  std::int64_t arena_bytes = 0;    // of the programs that `run` makes
+  std::int64_t tokenizer_bytes = 0;
 };
 
 struct PlanModel {
@@ -31,11 +39,11 @@ struct PlanModel {
   std::int64_t experts = 0, top_k = 0;
   bool tied = false;
   std::vector<PlanTensor> tensors{};
-  std::vector<std::int64_t> kv_cols{};         // elements of a token in the KV cache, by layer
-  std::vector<std::int64_t> windows{};         // by layer: 0: attention to all tokens; empty: all
-  std::int64_t arena_bytes = 0;                // activations of prefill and decode
-  std::optional<std::int64_t> packed_bytes{};  // what this program's engine holds of the weights, as they are stored
-  std::string stored{};  // how the checkpoint stores it, "Q4_0" or "GGUF"; empty: no weights there
+  std::vector<std::int64_t> kv_cols{};   // elements of a token in the KV cache, by layer
+  std::vector<std::int64_t> windows{};   // by layer: 0: attention to all tokens; empty: all
+  std::int64_t arena_bytes = 0;          // activations of prefill and decode
+  std::optional<EngineMemory> engine{};  // of a checkpoint
+  std::string stored{};                  // how the checkpoint stores it, "Q4_0" or "GGUF"; empty: no weights there
   [[nodiscard]] ModelPlace place() const { return {layers, heads_per_kv}; }
 };
 

@@ -68,12 +68,7 @@ Result<Efficiency> Efficiency::read(std::string_view text, const std::string& or
   TRY(const json::object* const peaks, json_object(whole, "usual_peak", origin));
   TRY(out.usual_peak_, numbers(*peaks, origin));
   TRY(const json::object* const engine, json_object(whole, "engine", origin));
-  for (const auto& [key, target] : {std::pair{"decode_share", &out.engine_.decode_share},
-                                    {"layer_ms", &out.engine_.layer_ms},
-                                    {"prefill_share", &out.engine_.prefill_share},
-                                    {"float_share", &out.engine_.float_share},
-                                    {"runtime_mib", &out.engine_.runtime_mib},
-                                    {"band", &out.engine_.band}}) {
+  for (const auto& [key, target] : {std::pair{"runtime_mib", &out.engine_.runtime_mib}, {"band", &out.engine_.band}}) {
     TRY(*target, json_number(*engine, key, origin, 0, far));
   }
   TRY(const json::object* const targets, json_object(whole, "targets", origin));

@@ -51,14 +51,10 @@ struct Estimate {
   double low = 0, expected = 0, high = 0;
 };
 
-// What this program's own engine reaches of a machine that was measured (device/peaks.h).
+// Of this program's own engine on a machine that was measured (device/engine_speed.h).
 struct EngineEfficiency {
-  double decode_share = 0;   // of the memory's read bandwidth
-  double layer_ms = 0;       // a token and layer, beside what is read
-  double prefill_share = 0;  // of the products of integers
-  double float_share = 0;    // of the products of floats: attention, float weights
-  double runtime_mib = 0;
-  double band = 0;  // half, as a logarithm
+  double runtime_mib = 0;  // of the process beside weights, KV cache and activations
+  double band = 0;         // half, as a logarithm
 };
 
 class Efficiency {

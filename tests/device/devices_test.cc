@@ -126,7 +126,7 @@ TEST(Devices, HostIsWhatWasKeptOfThisMachine) {
   EXPECT_FALSE(bare->profile.memory.sustained_gb_per_s);
   EXPECT_EQ(bare->profile.kind, DeviceKind::host);
 
-  write_file(own.path() / "host.json", json::serialize(host_profile(here, peaks)));
+  write_file(own.path() / "host.json", json::serialize(host_profile({.host = here, .peaks = peaks})));
   const auto kept = Devices::with_folder(own.path().string())->find("HOST");
   ASSERT_TRUE(kept) << kept.error().message;
   EXPECT_EQ(kept->origin, own.file("host.json"));
@@ -137,14 +137,31 @@ TEST(Devices, HostIsWhatWasKeptOfThisMachine) {
   EXPECT_EQ(kept->profile.machine->peaks.fp32(2), 150);
   EXPECT_EQ(kept->profile.machine->host.caches.size(), here.caches.size());
 
+  EXPECT_FALSE(kept->profile.machine->engine);
+
+  EngineSpeed engine{.threads = 2, .attention_gb_per_s = 12.344, .attention_gop_per_s = 140};
+  engine.matrices = {{"Q4_0", 576, 30.12345, 473.21}};
+  engine.layers = {{576, 3.2877, 0.00061234}};
+  write_file(own.path() / "host.json", json::serialize(host_profile({.host = here, .peaks = peaks, .engine = engine})));
+  const auto with_engine = Devices::with_folder(own.path().string())->find("host");
+  ASSERT_TRUE(with_engine) << with_engine.error().message;
+  ASSERT_TRUE(with_engine->profile.machine->engine);
+  const EngineSpeed& back = *with_engine->profile.machine->engine;
+  EXPECT_EQ(back.threads, 2);
+  EXPECT_EQ(back.matrix("Q4_0", 576).decode_gb_per_s, 30.12);  // four digits
+  EXPECT_EQ(back.matrix("Q4_0", 576).prefill_gop_per_s, 473.2);
+  EXPECT_EQ(back.layer(576).decode_us, 3.288);
+  EXPECT_EQ(back.layer(576).prefill_ns, 0.0006123);
+  EXPECT_EQ(back.attention_gb_per_s, 12.34);
+
   Host other = here;
   other.cpu = "Another CPU";
-  write_file(own.path() / "host.json", json::serialize(host_profile(other, peaks)));
+  write_file(own.path() / "host.json", json::serialize(host_profile({.host = other, .peaks = peaks})));
   EXPECT_EQ(Devices::with_folder(own.path().string())->find("host")->origin, "this machine");
 }
 
 TEST(Devices, AHostOfWhichLittleIsKnown) {
-  const auto profile = read_profile(json::serialize(host_profile(Host{.architecture = "riscv64"}, {})), "host");
+  const auto profile = read_profile(json::serialize(host_profile({.host = {.architecture = "riscv64"}})), "host");
   ASSERT_TRUE(profile) << profile.error().message;
   EXPECT_EQ(profile->name, "riscv64");
   EXPECT_FALSE(profile->memory.sizes_bytes);

@@ -1,5 +1,6 @@
 #include "device/profile.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -209,7 +210,29 @@ TEST_F(Profile, TheReaderKnowsEveryKeyOfTheSchema) {
        {"units.npu.dtypes.values.0", "units.npu.features.values.0", "units.cpu.clusters.0.isa.values.0"})
     at(all, words) = "a";
   at(all, "links.0.between.1") = "npu";
+  at(all, "machine.engine.matrices.0.format") = "Q4_0";
   EXPECT_EQ(faults_of(all), std::vector<std::string>());
+}
+
+TEST_F(Profile, AnEngineWithoutSpeedsIsNone) {
+  const auto profile = [](std::string_view engine) {
+    return fmt::format(R"({{"id": "host", "name": "x", "kind": "host", "memory": {{}}, "units": {{}}, "machine": {{
+        "cpu": "x", "architecture": "x", "cores": 1, "usable_cores": 1, "memory_bytes": 1, "memory_limit_bytes": 1,
+        "engine": {{"threads": 1, "attention_gb_per_s": 1, "attention_gop_per_s": 1, {}}}}}}})",
+                       engine);
+  };
+  const std::string layers = R"("layers": [{"hidden": 8, "decode_us": 1, "prefill_ns": 1}])";
+  const std::string good =
+      R"("matrices": [{"format": "Q4_0", "hidden": 8, "decode_gb_per_s": 1, "prefill_gop_per_s": 1}], )";
+  const std::string unknown =
+      R"("matrices": [{"format": "Q9", "hidden": 8, "decode_gb_per_s": 1, "prefill_gop_per_s": 1}], )";
+  EXPECT_TRUE(read_profile(profile(good + layers), "x"));
+  const auto none = read_profile(profile(R"("matrices": [], )" + layers), "x");
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("machine.engine.matrices: is empty"), std::string::npos) << none.error().message;
+  const auto odd = read_profile(profile(unknown + layers), "x");
+  ASSERT_FALSE(odd);
+  EXPECT_NE(odd.error().message.find("is Q9"), std::string::npos) << odd.error().message;
 }
 
 }  // namespace

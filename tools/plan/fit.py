@@ -26,10 +26,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 HALF_BAND = math.floor(math.log(2) / 2 * 1000) / 1000  # a band is no wider than 2x
 STRAY = (0.5, 1.0, 1.5)  # candidates: all widths of effects times this
 
-# What Knapsack's own engine reaches of a measured machine: README.md, "Speed" (AMD EPYC, AVX2, two cores, 2026-11-30), where
-# products in decode read at four fifths of the bandwidth, products of 4-bit weights reach two thirds of the int8 peak,
-# attention half of the fp32 peak; layer_ms is what is left of SmolLM2's 4.9 ms (Q4_0) and 8.1 ms (Q8_0) a token.
-ENGINE = dict(decode_share=0.8, layer_ms=0.036, prefill_share=0.67, float_share=0.5, runtime_mib=45, band=0.15)
+# Of Knapsack's own engine on a machine that was measured (docs/plan.md, "This machine").
+ENGINE = dict(runtime_mib=12, band=0.15)
 
 
 class Fit:

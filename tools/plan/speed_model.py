@@ -196,7 +196,7 @@ TARGETS = {
     'memory': dict(
         f=memory, data=memory_data, huber=0.15, sign=1, need=('memory_mb', 'weight_bits', 'params_b'),
         value=lambda r: math.log(r['memory_mb']),
-        q={'w': (0.0, dict(unit=.3, framework=.4, group=.4)),
+        q={'w': (0.0, dict(unit=.3, framework=.4, group=.1)),
            'table': (-1.5, dict(framework=1.5)),
            'logits': (-2.5, dict(framework=2.)),
            'base': (5.0, dict(unit=.5, framework=.7, group=.5))}),

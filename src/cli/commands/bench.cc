@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/peak_memory.h"
 #include "cli/build_info.h"
 #include "cli/commands/command.h"
 #include "cli/interrupt.h"
@@ -120,7 +121,9 @@ class BenchCommand final : public Command {
     measure.stop = interruptible.token();
     TRY(Peaks peaks, measure_peaks(host, measure));
     options_.progress = part(before, after);
+    forget_peak_memory();  // what measuring the machine took is not the model's
     TRY(const auto speeds, measure_speed(*bundle, options_, interruptible.token()));
+    peak_mib_ = peak_memory_mib();
     measure.progress = part(after, 1);
     TRY(const Peaks again, measure_peaks(host, measure));
     peaks.merge(again);
@@ -191,7 +194,8 @@ class BenchCommand final : public Command {
       }
       text += kernels.text("  ");
     }
-    text += "\npeaks measured in this run:";
+    text += fmt::format("\nmemory at most: {:.0f} MiB, with a KV cache of {} tokens\n", peak_mib_, options_.ctx());
+    text += "peaks measured in this run:";
     for (const int threads : options_.threads)
       text += fmt::format("  {} thread{}: read {:.1f} GB/s, fp32 {:.0f}, int8 {:.0f} to {:.0f} GOP/s", threads,
                           threads == 1 ? "" : "s", peaks.read(threads), peaks.fp32(threads), peaks.int8(threads, 8),
@@ -230,6 +234,8 @@ class BenchCommand final : public Command {
     object["choices"] = choices_.empty() ? json::value(nullptr) : json::value(choices_);
     object["exact"] = options_.exact;
     object["version"] = KNAPSACK_VERSION;
+    object["ctx"] = options_.ctx();
+    object["peak_rss_mib"] = peak_mib_;
     return object;
   }
 
@@ -261,6 +267,7 @@ class BenchCommand final : public Command {
   std::vector<std::int64_t> threads_;
   SpeedOptions options_;
   double peak_seconds_ = 0.1;
+  double peak_mib_ = 0;
 };
 
 }  // namespace

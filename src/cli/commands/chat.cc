@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "base/peak_memory.h"
 #include "cli/build_info.h"
 #include "cli/commands/command.h"
 #include "cli/conversation.h"
@@ -78,7 +79,7 @@ class ChatCommand final : public Command {
       json::object object{{"turns", std::move(turns_json_)}};
       flags_.describe_session(object);
       object["load_ms"] = load_ms_;
-      object["peak_rss_mib"] = peak_rss_mib();
+      object["peak_rss_mib"] = peak_memory_mib();
       object["model_hash"] = bundle->model_hash;
       object["version"] = KNAPSACK_VERSION;
       TRY_VOID(print_json(context, object));
@@ -191,7 +192,7 @@ class ChatCommand final : public Command {
           fmt::format("{} answer{}; context {} of {} tokens\nKV cache {}; peak memory {:.0f} MiB; loaded in {:.0f} ms\n"
                       "prefill {} tokens at {:.1f} tokens/s, decode {} tokens at {:.1f} tokens/s\n",
                       answers_, answers_ == 1 ? "" : "s", used_, session_->ctx(),
-                      format_bytes(static_cast<double>(session_->kv_bytes())), peak_rss_mib(), load_ms_, prefilled_,
+                      format_bytes(static_cast<double>(session_->kv_bytes())), peak_memory_mib(), load_ms_, prefilled_,
                       rate(prefilled_, prefill_ms_), decoded_, rate(decoded_, decode_ms_)));
     } else {
       const std::vector<std::string> known{"/help", "/reset", "/system", "/save", "/load", "/stats", "/exit"};

@@ -3,24 +3,35 @@
 
 #include <algorithm>
 #include <cctype>
-#include <filesystem>
 
-#include "base/atomic_file.h"
 #include "base/log.h"
 #include "cli/commands/command.h"
 #include "cli/devices_text.h"
-#include "cli/interrupt.h"
-#include "cli/json_text.h"
+#include "cli/measured_host.h"
 #include "device/devices.h"
-#include "device/peaks.h"
-#include "report/progress.h"
 #include "report/table.h"
 #include "report/terminal.h"
 
 namespace knapsack {
 namespace {
 
-std::string machine_text(const Host& host, const Peaks& peaks) {
+std::string engine_text(const EngineSpeed& engine) {
+  using Align = Table::Align;
+  Table table({{"this engine"},
+               {"hidden", Align::right},
+               {"decode reads", Align::right},
+               {"prefill multiplies", Align::right}});
+  for (const MatrixSpeed& speed : engine.matrices)
+    table.row({speed.format, std::to_string(speed.hidden), fmt::format("{:.1f} GB/s", speed.decode_gb_per_s),
+               fmt::format("{:.0f} GOP/s", speed.prefill_gop_per_s)});
+  table.row({"attention", "", fmt::format("{:.1f} GB/s", engine.attention_gb_per_s),
+             fmt::format("{:.0f} GOP/s", engine.attention_gop_per_s)});
+  return fmt::format("\n{} thread{}\n{}", engine.threads, engine.threads == 1 ? "" : "s", table.text());
+}
+
+std::string machine_text(const Machine& machine) {
+  const Host& host = machine.host;
+  const Peaks& peaks = machine.peaks;
   std::string text = fmt::format("{}, {}\n", one_line(host.cpu), host.architecture);
   text += fmt::format("cores         {}", host.cores);
   if (host.usable_cores != host.cores) text += fmt::format(", of which this process may use {}", host.usable_cores);
@@ -48,21 +59,8 @@ std::string machine_text(const Host& host, const Peaks& peaks) {
     table.row({floats ? "fp32 products" : fmt::format("int8 by {} bits", peak.weight_bits), peak.mix,
                std::to_string(peak.threads), fmt::format("{:.0f} {}", peak.gop_per_s, floats ? "GFLOP/s" : "GOP/s")});
   }
-  return text + fmt::format("\n{}", table.text());
-}
-
-// Where it is kept of this machine: the path; empty: there is no folder to keep it in.
-Result<std::string> keep(const json::object& profile) {
-  const std::string folder = devices_folder();
-  if (folder.empty()) return std::string();
-  std::error_code failed;
-  std::filesystem::create_directories(folder, failed);
-  if (failed) return usage_error("{}: the folder cannot be made: {}", folder, failed.message());
-  const std::string path = (std::filesystem::path(folder) / "host.json").string();
-  TRY(auto file, AtomicFile::create(path));
-  TRY_VOID(file.write(json_text(profile) + "\n"));
-  TRY_VOID(file.commit());
-  return path;
+  text += fmt::format("\n{}", table.text());
+  return machine.engine ? text + engine_text(*machine.engine) : text;
 }
 
 bool holds(std::string_view text, std::string_view word) {
@@ -94,8 +92,11 @@ class DevicesCommand final : public Command {
         "with its place (exit code 3 where there is one).\n"
         "measure: what this machine can do at most: how fast memory and each cache are read, by how many threads, and "
         "how many products of floats and of 8-bit integers a second each mix of instructions makes. A model's speed is "
-        "judged beside these figures (`knapsack bench`). It takes some seconds; on a machine that others use, too, the "
-        "figures move within minutes. They are kept as the profile of the device `host`.\n"
+        "judged beside these figures (`knapsack bench`). Then this program's own engine is measured with made-up "
+        "models "
+        "of two public shapes: `knapsack plan --device host` is put together from that. It takes about half a minute; "
+        "on a machine that others use, too, the figures move within minutes. They are kept as the profile of the "
+        "device `host`.\n"
         "Profiles are built in; files in $KNAPSACK_DEVICES, else $XDG_CONFIG_HOME/knapsack/devices (~/.config without "
         "that variable) add to them and win.");
     Argument& action = arguments.positional("ACTION", action_, "what to do: list, show, check, measure");
@@ -202,24 +203,10 @@ class DevicesCommand final : public Command {
   }
 
   Result<int> measure(Context& context) const {
-    const Host host = read_host();
-    Progress progress("measuring", "permille", context.quiet);
-    Interruptible interruptible;
-    MeasureOptions options{.threads = thread_counts(context.threads > 0 ? context.threads : host.usable_cores),
-                           .ms = seconds_ * 1000};
-    options.progress = [&](double done) { progress.update(static_cast<std::uint64_t>(done * 1000), 1000); };
-    options.stop = interruptible.token();
-    TRY(const Peaks peaks, measure_peaks(host, options));
-    progress.finish();
-    const json::object profile = host_profile(host, peaks);
-    std::string text = machine_text(host, peaks);
-    const auto kept = keep(profile);
-    if (!kept) {
-      warn("not kept as the device `host`: {}", kept.error().message);
-    } else if (!kept->empty()) {
-      text += fmt::format("\nkept as {}: the device `host`\n", one_line(*kept));
-    }
-    return print_result(context, text, profile);
+    TRY(const MeasuredHost measured, measure_host(context, seconds_));
+    std::string text = machine_text(measured.machine);
+    if (!measured.kept.empty()) text += fmt::format("\nkept as {}: the device `host`\n", one_line(measured.kept));
+    return print_result(context, text, measured.profile);
   }
 
   std::optional<std::string> action_;

@@ -8,6 +8,7 @@
 
 #include "base/atomic_file.h"
 #include "cli/commands/command.h"
+#include "cli/measured_host.h"
 #include "cli/model.h"
 #include "device/devices.h"
 #include "import/public_models.h"
@@ -118,7 +119,7 @@ class PlanCommand final : public Command {
     TRY(const PlanModel model, read_model(*model_));
     busy.finish();
     if (sweep) return many(context, model, *sweep);
-    TRY(const Device device, devices_->find(*device_));
+    TRY(const Device device, device_or_measured_host(context, *devices_, *device_));
     TRY(const Plan result, plan(model, device.profile, Efficiency::fitted(), options_));
     if (plot_)
       TRY_VOID(write_plot(roofline(fmt::format("{} on {}", model.name, device.profile.name), options_, result)));
@@ -152,7 +153,7 @@ class PlanCommand final : public Command {
       if (sweep.what == "prompt") options.prompt = *tokens_from(value);
       if (sweep.what == "quant") options.quant = value;
       if (sweep.what == "kv") options.kv = value;
-      TRY(const Device device, devices_->find(sweep.what == "device" ? value : *device_));
+      TRY(const Device device, device_or_measured_host(context, *devices_, sweep.what == "device" ? value : *device_));
       TRY(Plan result, plan(model, device.profile, Efficiency::fitted(), options));
       if (exit_code(result) == 0) code = 0;
       plans.push_back(plan_json(model, device.profile, options, result));

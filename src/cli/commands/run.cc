@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/peak_memory.h"
 #include "cli/build_info.h"
 #include "cli/chat_prompt.h"
 #include "cli/commands/command.h"
@@ -84,7 +85,7 @@ class RunCommand final : public Command {
     if (context.json) {
       json::object object = completion_json(completion, tokenizer.get());
       object["load_ms"] = load_ms;
-      object["peak_rss_mib"] = peak_rss_mib();
+      object["peak_rss_mib"] = peak_memory_mib();
       object["seed"] = options.sampler.seed;
       flags_.describe_session(object);
       object["model_hash"] = bundle->model_hash;
