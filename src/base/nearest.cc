@@ -22,6 +22,29 @@ std::string letters(std::string_view name) {
   return out;
 }
 
+// The words of a name: "deepseek-r1-1.5b" is deepseek, r1, 1.5b.
+std::vector<std::string> words_of(std::string_view name) {
+  std::vector<std::string> words;
+  std::string word;
+  for (const char c : name.substr(0, 2 * most_letters)) {
+    if (c == '-' || c == '_' || c == '/' || c == ' ') {
+      if (!word.empty()) words.push_back(std::move(word));
+      word.clear();
+    } else {
+      word += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    }
+  }
+  if (!word.empty()) words.push_back(std::move(word));
+  return words;
+}
+
+std::size_t shared_words(const std::vector<std::string>& meant, std::string_view name) {
+  const std::vector<std::string> words = words_of(name);
+  return static_cast<std::size_t>(std::count_if(meant.begin(), meant.end(), [&](const std::string& word) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  }));
+}
+
 }  // namespace
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -60,12 +83,14 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
 std::vector<std::string> nearest_names(std::string_view word, std::span<const std::string> candidates,
                                        std::size_t count) {
   const std::string meant = letters(word);
+  const std::vector<std::string> words = words_of(word);
   std::vector<std::pair<std::size_t, std::size_t>> order;  // distance, index
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const std::string name = letters(candidates[i]);
     const bool part = meant.size() > 2 && name.size() > 2 &&
                       (name.find(meant) != std::string::npos || meant.find(name) != std::string::npos);
-    order.emplace_back(edit_distance(meant, name) + (part ? 0 : most_letters), i);
+    const std::size_t missed = words.size() - shared_words(words, candidates[i]);
+    order.emplace_back(edit_distance(meant, name) + (part ? 0 : missed * most_letters), i);
   }
   std::stable_sort(order.begin(), order.end());
   std::vector<std::string> names;

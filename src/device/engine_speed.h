@@ -26,6 +26,7 @@ struct EngineSpeed {
   int threads = 1;
   std::vector<MatrixSpeed> matrices{};  // at least one
   std::vector<LayerSpeed> layers{};     // at least one
+  double load_gb_per_s = 0;             // of weights as they are stored, from the page cache, packed for products
   double attention_gb_per_s = 0;        // of the KV cache in F16, a token at a time
   double attention_gop_per_s = 0;       // of a prompt
 

@@ -41,6 +41,7 @@ json::object engine_json(const EngineSpeed& engine) {
   return {{"threads", engine.threads},
           {"matrices", std::move(matrices)},
           {"layers", std::move(layers)},
+          {"load_gb_per_s", rounded(engine.load_gb_per_s)},
           {"attention_gb_per_s", rounded(engine.attention_gb_per_s)},
           {"attention_gop_per_s", rounded(engine.attention_gop_per_s)}};
 }

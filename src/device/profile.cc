@@ -176,6 +176,7 @@ EngineSpeed engine_of(FactFields fields) {
   }
   if (engine.matrices.empty()) fields.fault("matrices", "is empty; expected at least one speed");
   if (engine.layers.empty()) fields.fault("layers", "is empty; expected at least one speed");
+  engine.load_gb_per_s = positive(fields, "load_gb_per_s");
   engine.attention_gb_per_s = positive(fields, "attention_gb_per_s");
   engine.attention_gop_per_s = positive(fields, "attention_gop_per_s");
   fields.no_others();

@@ -83,4 +83,16 @@ Result<PublicModel> find_public_model(const std::string& which) {
                      printable(which), fmt::join(near, ", "));
 }
 
+std::vector<PublicModel> smaller_public_models(const PublicModel& model) {
+  const auto family = [](const std::string& id) { return id.substr(0, id.rfind('-') + 1); };
+  std::vector<PublicModel> out;
+  for (const ModelFile& file : files) {
+    if (family(std::string(file.id)) != family(model.id)) continue;
+    auto other = read(file);
+    if (other && other->parameters < model.parameters) out.push_back(std::move(*other));
+  }
+  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.parameters > b.parameters; });
+  return out;
+}
+
 }  // namespace knapsack

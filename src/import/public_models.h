@@ -25,5 +25,8 @@ struct PublicModel {
 std::vector<std::string> public_model_ids();
 // By id, name or alias, without regard to case. An unknown one is a usage error with the three nearest ids.
 Result<PublicModel> find_public_model(const std::string& which);
+// The same family in smaller sizes, the largest first: of qwen2.5-7b 3b, 1.5b, 0.5b. Ids say what a family is: what
+// stands before their last dash.
+std::vector<PublicModel> smaller_public_models(const PublicModel& model);
 
 }  // namespace knapsack

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "device/host.h"
 #include "evaluate/speed.h"
 #include "import/import.h"
 #include "import/public_models.h"
 #include "pipeline/pipeline.h"
+#include "runtime/engine.h"
 
 namespace knapsack {
 namespace {
@@ -66,6 +68,13 @@ double gigabytes_of_matrices(const Imported& imported, DType dtype) {
   return elements / static_cast<double>(format(dtype).block) * static_cast<double>(format(dtype).block_bytes) / 1e9;
 }
 
+// The last shape's stands: of small models other things take the time.
+Result<double> load_rate(const std::shared_ptr<const Bundle>& bundle, double gigabytes, int threads) {
+  const Stopwatch clock;
+  TRY(const auto engine, Engine::create(bundle, {.ctx = prompt, .threads = threads, .load_tokenizer = false}));
+  return std::max(gigabytes / (clock.ms() / 1000), 1e-6);
+}
+
 double at_least(double value) { return std::max(value, 1e-6); }
 
 }  // namespace
@@ -121,7 +130,10 @@ Result<EngineSpeed> measure_engine(int threads, std::span<const EngineShape> sha
         }
       }
       out.matrices.push_back(matrix);
-      if (first) out.layers.push_back(layer);
+      if (first) {
+        out.layers.push_back(layer);
+        TRY(out.load_gb_per_s, load_rate(bundle, gigabytes, threads));
+      }
     }
   }
   return out;

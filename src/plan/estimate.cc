@@ -154,6 +154,28 @@ void measured_speed(const PlanModel& model, const Machine& machine, double band,
   out.ttft_ms = times(prompt, 1e3);
 }
 
+void load(const WeightTotals& weights, const DeviceProfile& device, double band, const PlanOptions& options, Plan& out) {
+  const double gigabytes = weights.bytes / 1e9;
+  if (options.storage_gb_per_s) out.load_floor_s = gigabytes / *options.storage_gb_per_s;
+  if (device.machine && device.machine->engine) {
+    // Packing reads the pages as they come. Without --storage the file is taken to be in the page cache.
+    const double packing = gigabytes / device.machine->engine->load_gb_per_s;
+    const double seconds = std::max(packing, out.load_floor_s.value_or(0));
+    out.load_s = Estimate{seconds * std::exp(-band), seconds, seconds * std::exp(band)};
+    if (out.ttft_ms)
+      out.ttft_cold_ms = Estimate{out.ttft_ms->low + 1e3 * out.load_s->low, out.ttft_ms->expected + 1e3 * seconds,
+                                  out.ttft_ms->high + 1e3 * out.load_s->high};
+    return;
+  }
+  out.unknown.push_back(
+      options.storage_gb_per_s
+          ? fmt::format("compiling and warming up on {}; reading the file alone takes {:.1f} s", device.name,
+                        *out.load_floor_s)
+          : fmt::format("loading, compiling and warming up: how fast the storage beside {} is read is not known (pass "
+                        "--storage GB/s), nor how long its runtime compiles",
+                        device.name));
+}
+
 // A device as one thermal mass: T(t) = ambient + P R (1 - exp(-t / R C)).
 void power_and_heat(const DeviceProfile& device, const PlanOptions& options, Plan& out) {
   if (!device.power.sustained_w) {
@@ -300,9 +322,8 @@ Plan estimate(const PlanModel& model, const DeviceProfile& device, const Efficie
   } else {
     speed(model, device, efficiency, options, weights, place, unit, out);
   }
+  load(weights, device, efficiency.engine().band, options, out);
   power_and_heat(device, options, out);
-  out.unknown.push_back(
-      fmt::format("loading, compiling and warming up: no profile says how fast {} reads its storage", device.name));
   return out;
 }
 

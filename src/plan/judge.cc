@@ -13,6 +13,7 @@ namespace {
 constexpr double full = 0.9;  // beyond this part of the budget memory is tight
 
 struct Reason {
+  Wall wall = Wall::unknown;
   double weight = 0;  // how many times beyond the bar, as a logarithm; below 0: within it
   Verdict verdict = Verdict::fits;
   std::string text;
@@ -33,7 +34,7 @@ void judge_memory(const DeviceProfile& device, const PlanOptions& options, const
                   size_text(plan.kv_mib), options.ctx, size_text(plan.arena_mib), size_text(plan.overhead_mib));
   if (!plan.budget_mib) {
     reasons.push_back(
-        {0, Verdict::tight,
+        {Wall::unknown, 0, Verdict::tight,
          fmt::format("needs {} ({}); how much memory the device has is not known", size_text(plan.peak_mib), parts)});
     return;
   }
@@ -41,7 +42,7 @@ void judge_memory(const DeviceProfile& device, const PlanOptions& options, const
   const Verdict verdict = share > 1 ? Verdict::does_not_fit : share > full ? Verdict::tight : Verdict::fits;
   // What does not go in at all comes before what is slow.
   constexpr double first = 10;
-  reasons.push_back({std::log(share) + (verdict == Verdict::does_not_fit ? first : 0), verdict,
+  reasons.push_back({Wall::memory, std::log(share) + (verdict == Verdict::does_not_fit ? first : 0), verdict,
                      fmt::format("{} of memory {} {} ({})", size_text(plan.peak_mib),
                                  verdict == Verdict::does_not_fit ? "is more than the budget of" : "in a budget of",
                                  size_text(*plan.budget_mib), parts)});
@@ -53,16 +54,17 @@ void judge_memory(const DeviceProfile& device, const PlanOptions& options, const
       if (static_cast<double>(size) * keep < plan.peak_mib * mib) small.push_back(size);
     if (!small.empty())
       reasons.push_back(
-          {-0.5, Verdict::fits,
+          {Wall::memory, -0.5, Verdict::fits,
            fmt::format("not with {} of memory, with which it is sold, too",
                        size_text(static_cast<double>(*std::max_element(small.begin(), small.end())) / mib))});
   }
 }
 
 // tight: it may be met and may not. Of what is asked to be at most `bar`, expected and at worst.
-void judge_figure(const std::string& text, double expected, double high, double bar, std::vector<Reason>& reasons) {
+void judge_figure(Wall wall, const std::string& text, double expected, double high, double bar,
+                  std::vector<Reason>& reasons) {
   const Verdict verdict = expected > bar ? Verdict::does_not_fit : high > bar ? Verdict::tight : Verdict::fits;
-  reasons.push_back({std::log(expected / bar), verdict, text});
+  reasons.push_back({wall, std::log(expected / bar), verdict, text});
 }
 
 void judge_npu(const DeviceProfile& device, const Plan& plan, std::vector<Reason>& reasons) {
@@ -73,7 +75,7 @@ void judge_npu(const DeviceProfile& device, const Plan& plan, std::vector<Reason
   const double mapped = (plan.weights_mib + plan.kv_mib) * mib;
   if (limits.process_domain_bytes && mapped > static_cast<double>(limits.process_domain_bytes->value))
     reasons.push_back(
-        {-0.2, Verdict::fits,
+        {Wall::unit, -0.2, Verdict::fits,
          fmt::format("weights and KV ({}) are more than one address space of the NPU holds ({}): {} "
                      "sessions are needed",
                      size_text(mapped / mib), size_text(static_cast<double>(limits.process_domain_bytes->value) / mib),
@@ -81,7 +83,7 @@ void judge_npu(const DeviceProfile& device, const Plan& plan, std::vector<Reason
   if (limits.context_bytes && plan.weights_mib * mib > static_cast<double>(limits.context_bytes->value)) {
     const auto parts = parts_of(plan.weights_mib * mib, static_cast<double>(limits.context_bytes->value));
     const bool too_many = limits.contexts && parts > limits.contexts->value;
-    reasons.push_back({too_many ? 1.0 : -0.2, too_many ? Verdict::does_not_fit : Verdict::fits,
+    reasons.push_back({Wall::unit, too_many ? 1.0 : -0.2, too_many ? Verdict::does_not_fit : Verdict::fits,
                        fmt::format("the weights ({}) must be split into {} contexts of the NPU, each of at most {}",
                                    size_text(plan.weights_mib), parts,
                                    size_text(static_cast<double>(limits.context_bytes->value) / mib))});
@@ -89,7 +91,7 @@ void judge_npu(const DeviceProfile& device, const Plan& plan, std::vector<Reason
   if (npu->dtypes && plan.quant.starts_with("w4") &&
       std::none_of(npu->dtypes->value.begin(), npu->dtypes->value.end(),
                    [](const std::string& dtype) { return dtype.starts_with("int4"); }))
-    reasons.push_back({0.5, Verdict::does_not_fit, "the NPU takes no weights of 4 bits"});
+    reasons.push_back({Wall::unit, 0.5, Verdict::does_not_fit, "the NPU takes no weights of 4 bits"});
 }
 
 }  // namespace
@@ -100,23 +102,34 @@ void judge(const PlanModel& /*model*/, const DeviceProfile& device, const PlanOp
   const PlanBar& bar = options.bar;
   if (plan.decode_tokens_per_s) {
     const Estimate& e = *plan.decode_tokens_per_s;
-    judge_figure(fmt::format("{:.1f} tokens/s in decode ({:.1f} to {:.1f}), {:g} are asked for", e.expected, e.low,
+    judge_figure(Wall::decode,
+                 fmt::format("{:.1f} tokens/s in decode ({:.1f} to {:.1f}), {:g} are asked for", e.expected, e.low,
                              e.high, bar.decode_tokens_per_s),
                  1 / e.expected, 1 / e.low, 1 / bar.decode_tokens_per_s, reasons);
   } else {
-    reasons.push_back({0, Verdict::tight, "how fast it decodes cannot be said"});
+    reasons.push_back({Wall::unknown, 0, Verdict::tight, "how fast it decodes cannot be said"});
   }
   if (plan.ttft_ms) {
     const Estimate& e = *plan.ttft_ms;
     judge_figure(
+        Wall::first_token,
         fmt::format("first token of a prompt of {} after {:.2f} s ({:.2f} to {:.2f}), at most {:g} s are asked "
                     "for",
                     options.prompt, e.expected / 1e3, e.low / 1e3, e.high / 1e3, bar.ttft_s),
         e.expected, e.high, bar.ttft_s * 1e3, reasons);
   }
+  if (plan.load_s)
+    judge_figure(Wall::load,
+                 fmt::format("loaded after {:.1f} s ({:.1f} to {:.1f}), at most {:g} s are asked for",
+                             plan.load_s->expected, plan.load_s->low, plan.load_s->high, bar.load_s),
+                 plan.load_s->expected, plan.load_s->high, bar.load_s, reasons);
+  else if (plan.load_floor_s && *plan.load_floor_s > bar.load_s)
+    reasons.push_back({Wall::load, std::log(*plan.load_floor_s / bar.load_s), Verdict::does_not_fit,
+                       fmt::format("reading the weights alone takes {:.1f} s, at most {:g} s are asked for to load",
+                                   *plan.load_floor_s, bar.load_s)});
   if (plan.minutes_to_throttle && *plan.minutes_to_throttle < bar.minutes)
     reasons.push_back(
-        {std::log(bar.minutes / std::max(0.01, *plan.minutes_to_throttle)),
+        {Wall::heat, std::log(bar.minutes / std::max(0.01, *plan.minutes_to_throttle)),
          plan.sustained_tokens_per_s && *plan.sustained_tokens_per_s >= bar.decode_tokens_per_s ? Verdict::tight
                                                                                                 : Verdict::does_not_fit,
          fmt::format("throttles after {:.1f} minutes, {:g} are asked for", *plan.minutes_to_throttle, bar.minutes)});
@@ -125,6 +138,13 @@ void judge(const PlanModel& /*model*/, const DeviceProfile& device, const PlanOp
     return a.verdict != b.verdict ? a.verdict > b.verdict : a.weight > b.weight;
   });
   plan.verdict = reasons.front().verdict;
+  plan.by_wall.fill(Verdict::fits);
+  plan.excess = 0;
+  for (const Reason& reason : reasons) {
+    Verdict& of_wall = plan.by_wall[static_cast<std::size_t>(reason.wall)];
+    of_wall = std::max(of_wall, reason.verdict);
+    if (reason.verdict == Verdict::does_not_fit) plan.excess += std::max(0.0, reason.weight);
+  }
   plan.reasons.clear();
   for (Reason& reason : reasons) plan.reasons.push_back(std::move(reason.text));
 }

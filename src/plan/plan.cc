@@ -77,7 +77,8 @@ double rate(const Plan& plan) { return plan.decode_tokens_per_s ? plan.decode_to
 bool better(const Plan& a, const Plan& b) {
   if (a.verdict != b.verdict) return a.verdict < b.verdict;
   if (a.unit != b.unit) return rate(a) > rate(b);
-  if (a.verdict == Verdict::does_not_fit) return a.peak_mib < b.peak_mib;
+  constexpr double same = 0.02;
+  if (a.verdict == Verdict::does_not_fit) return a.excess < b.excess - same;
   return false;  // schemes come from the most exact on
 }
 
@@ -152,6 +153,50 @@ std::vector<Change> candidates(const PlanModel& model, const DeviceProfile& devi
   return out;
 }
 
+// Whether it is better at something that now does not fit, or is tight.
+bool helps(const Plan& now, const Plan& then) {
+  constexpr double much = 1.05;
+  const auto fails = [&](Wall wall) { return now.by_wall[static_cast<std::size_t>(wall)] != Verdict::fits; };
+  const auto first = [](const Plan& plan) { return plan.ttft_ms ? plan.ttft_ms->expected : 0; };
+  return (fails(Wall::memory) && then.peak_mib * much < now.peak_mib) ||
+         (fails(Wall::decode) && rate(then) > much * rate(now)) ||
+         (fails(Wall::first_token) && first(then) * much < first(now)) ||
+         (fails(Wall::load) && then.weights_mib * much < now.weights_mib) ||
+         (fails(Wall::heat) && then.sustained_tokens_per_s > now.sustained_tokens_per_s);
+}
+
+// Prefill on one unit and decode on another; each holds its own weights.
+Plan together(const PlanModel& model, const DeviceProfile& device, const PlanOptions& options, const Plan& prefill,
+              const Plan& decode) {
+  Plan out = decode;
+  out.ttft_ms = prefill.ttft_ms;
+  out.prefill_tokens_per_s = prefill.prefill_tokens_per_s;
+  out.weights_mib += prefill.weights_mib;
+  out.peak_mib += prefill.weights_mib + prefill.arena_mib + prefill.overhead_mib;
+  judge(model, device, options, out);
+  return out;
+}
+
+// "Move to the NPU for prefill only", where each of both units is the better one at its half.
+void find_split(const PlanModel& model, const DeviceProfile& device, const Efficiency& efficiency,
+                const PlanOptions& options, Plan& now) {
+  if (options.unit != "auto" && options.unit != now.unit) return;
+  for (const UnitKind unit : all_units) {
+    if (device.unit(unit) == nullptr || now.unit == unit_name(unit)) continue;
+    PlanOptions there = options;
+    there.unit = unit_name(unit);
+    const Plan other = best(model, device, efficiency, there);
+    if (!other.ttft_ms || !now.ttft_ms) continue;
+    const bool first = other.ttft_ms->expected < now.ttft_ms->expected;
+    const Plan both =
+        first ? together(model, device, options, other, now) : together(model, device, options, now, other);
+    if (both.verdict < now.verdict && both.verdict < other.verdict)
+      now.changes.push_back(fmt::format("prefill on the {} and decode on the {} ({} of memory in all): {}",
+                                        first ? other.unit : now.unit, first ? now.unit : other.unit,
+                                        size_text(both.peak_mib), verdict_name(both.verdict)));
+  }
+}
+
 void find_changes(const PlanModel& model, const DeviceProfile& device, const Efficiency& efficiency,
                   const PlanOptions& options, Plan& now) {
   if (now.verdict == Verdict::fits) return;
@@ -161,10 +206,11 @@ void find_changes(const PlanModel& model, const DeviceProfile& device, const Eff
     const Plan then = best(model, device, efficiency, change.options);
     if (then.verdict < now.verdict) {
       now.changes.push_back(fmt::format("{}: {}", change.text, verdict_name(then.verdict)));
-    } else if (then.peak_mib < now.peak_mib - 1 || rate(then) > 1.05 * rate(now)) {
+    } else if (helps(now, then)) {
       towards.push_back(change.text + ": not enough by itself");
     }
   }
+  find_split(model, device, efficiency, options, now);
   for (std::string& text : towards)
     if (now.changes.size() < 4) now.changes.push_back(std::move(text));
 }

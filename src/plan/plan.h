@@ -3,6 +3,8 @@
 // not have is absent here, and `unknown` says why. Not for measuring: bench does that; not for text: plan_text.h.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -62,12 +64,17 @@ struct PlanOptions {
   std::string framework{};             // whose efficiency counts; empty: the one most measured there
   std::optional<double> memory_gib{};  // of the device at hand, where its profile has several sizes or none
   std::optional<double> gb_per_s{};    // its bandwidth, where the profile has none or another
+  std::optional<double> storage_gb_per_s{};  // what the weights' file is read at
   double ambient_c = 25;
   PlanBar bar{};
 };
 
 enum class Verdict : std::uint8_t { fits, tight, does_not_fit };
 std::string_view verdict_name(Verdict verdict);
+
+// What a plan can come to grief on; each of them is judged. unknown: that something cannot be said.
+enum class Wall : std::uint8_t { memory, decode, first_token, load, heat, unit, unknown };
+constexpr std::size_t walls = 7;
 
 struct DepthRate {
   std::int64_t depth = 0;
@@ -82,6 +89,10 @@ struct Plan {
   double bits_per_weight = 0;
   double weights_mib = 0, kv_mib = 0, arena_mib = 0, overhead_mib = 0, peak_mib = 0;
   std::optional<double> budget_mib{};
+  // Loading: the file's bytes by the storage's speed at least; as a whole where this program's engine was measured.
+  std::optional<double> load_floor_s{};
+  std::optional<Estimate> load_s{};
+  std::optional<Estimate> ttft_cold_ms{};  // loading and then the prompt
   std::optional<Estimate> ttft_ms{}, prefill_tokens_per_s{}, decode_tokens_per_s{};
   std::vector<DepthRate> decode_at_depth{};
   std::optional<double> energy_mj_per_token{}, steady_c{}, minutes_to_throttle{}, sustained_tokens_per_s{};
@@ -92,6 +103,8 @@ struct Plan {
   double prefill_tflop = 0, attention_tflop = 0;
   std::int64_t padded_prompt = 0;
   std::vector<std::string> unknown{};
+  std::array<Verdict, walls> by_wall{};  // fits where there was nothing to judge
+  double excess = 0;                     // by how much all that does not fit is beyond the bar, as logarithms
 };
 
 // Usage errors: a context of 0 or beyond the model's, a prompt that does not fit into it, a scheme or unit there is

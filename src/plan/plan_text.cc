@@ -68,6 +68,11 @@ std::string plan_text(const PlanModel& model, const DeviceProfile& device, const
                      plan.padded_prompt > options.prompt ? fmt::format(" (padded to {})", plan.padded_prompt) : "",
                      number(*plan.peak_tops)));
   line("first token", plan.ttft_ms ? spread(plan.ttft_ms, "s", 1e-3) + ", warm" : "unknown");
+  if (plan.load_s) {
+    line("", fmt::format("{}, cold: loading takes {}", spread(plan.ttft_cold_ms, "s", 1e-3), spread(plan.load_s, "s")));
+  } else if (plan.load_floor_s) {
+    line("", fmt::format("cold: {} s more at least, to read the file", number(*plan.load_floor_s)));
+  }
   if (plan.energy_mj_per_token) line("energy", fmt::format("{} mJ a token", number(*plan.energy_mj_per_token)));
   if (plan.steady_c)
     line("heat", fmt::format("{:.0f} C in the end at {:g} C ambient{}", *plan.steady_c, options.ambient_c,
@@ -104,6 +109,9 @@ json::object plan_json(const PlanModel& model, const DeviceProfile& device, cons
   out["peak_mib"] = plan.peak_mib;
   out["budget_mib"] = json_of(plan.budget_mib);
   out["ttft_ms"] = json_of(plan.ttft_ms);
+  out["ttft_cold_ms"] = json_of(plan.ttft_cold_ms);
+  out["load_s"] = json_of(plan.load_s);
+  out["load_floor_s"] = json_of(plan.load_floor_s);
   out["prefill_tokens_per_s"] = json_of(plan.prefill_tokens_per_s);
   out["decode_tokens_per_s"] = json_of(plan.decode_tokens_per_s);
   json::array depths;

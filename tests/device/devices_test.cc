@@ -139,7 +139,7 @@ TEST(Devices, HostIsWhatWasKeptOfThisMachine) {
 
   EXPECT_FALSE(kept->profile.machine->engine);
 
-  EngineSpeed engine{.threads = 2, .attention_gb_per_s = 12.344, .attention_gop_per_s = 140};
+  EngineSpeed engine{.threads = 2, .load_gb_per_s = 1.5, .attention_gb_per_s = 12.344, .attention_gop_per_s = 140};
   engine.matrices = {{"Q4_0", 576, 30.12345, 473.21}};
   engine.layers = {{576, 3.2877, 0.00061234}};
   write_file(own.path() / "host.json", json::serialize(host_profile({.host = here, .peaks = peaks, .engine = engine})));

@@ -218,7 +218,7 @@ TEST_F(Profile, AnEngineWithoutSpeedsIsNone) {
   const auto profile = [](std::string_view engine) {
     return fmt::format(R"({{"id": "host", "name": "x", "kind": "host", "memory": {{}}, "units": {{}}, "machine": {{
         "cpu": "x", "architecture": "x", "cores": 1, "usable_cores": 1, "memory_bytes": 1, "memory_limit_bytes": 1,
-        "engine": {{"threads": 1, "attention_gb_per_s": 1, "attention_gop_per_s": 1, {}}}}}}})",
+        "engine": {{"threads": 1, "load_gb_per_s": 1, "attention_gb_per_s": 1, "attention_gop_per_s": 1, {}}}}}}})",
                        engine);
   };
   const std::string layers = R"("layers": [{"hidden": 8, "decode_us": 1, "prefill_ns": 1}])";
@@ -232,7 +232,7 @@ TEST_F(Profile, AnEngineWithoutSpeedsIsNone) {
   EXPECT_NE(none.error().message.find("machine.engine.matrices: is empty"), std::string::npos) << none.error().message;
   const auto odd = read_profile(profile(unknown + layers), "x");
   ASSERT_FALSE(odd);
-  EXPECT_NE(odd.error().message.find("is Q9"), std::string::npos) << odd.error().message;
+  EXPECT_NE(odd.error().message.find("is 'Q9'"), std::string::npos) << odd.error().message;
 }
 
 }  // namespace

@@ -33,6 +33,7 @@ TEST(MeasureEngine, EveryFigureOfATinyShape) {
   }
   ASSERT_EQ(speed->layers.size(), 1U);
   EXPECT_GT(speed->layers[0].decode_us, 1e-3);
+  EXPECT_GT(speed->load_gb_per_s, 1e-4);
   EXPECT_GT(speed->attention_gb_per_s, 1e-4);
   EXPECT_GT(speed->attention_gop_per_s, 1e-4);
 }

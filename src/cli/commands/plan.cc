@@ -80,6 +80,8 @@ class PlanCommand final : public Command {
         "whose efficiency counts (llama.cpp, rkllm, genie, mlx, ...); without it the one most measured there");
     arguments.number("--memory", options_.memory_gib, 0.001, 1e6, "GiB of memory of the device at hand");
     arguments.number("--bandwidth", options_.gb_per_s, 0.001, 1e6, "GB/s of its memory, in place of the profile's");
+    arguments.number("--storage", options_.storage_gb_per_s, 0.001, 1e6,
+                     "GB/s that its storage is read at, for the time to load");
     arguments.number("--ambient", options_.ambient_c, -60, 100, "degrees Celsius around it");
     arguments
         .text("--bar", "FILE", bar_,
@@ -120,7 +122,8 @@ class PlanCommand final : public Command {
     busy.finish();
     if (sweep) return many(context, model, *sweep);
     TRY(const Device device, device_or_measured_host(context, *devices_, *device_));
-    TRY(const Plan result, plan(model, device.profile, Efficiency::fitted(), options_));
+    TRY(Plan result, plan(model, device.profile, Efficiency::fitted(), options_));
+    if (result.verdict != Verdict::fits) add_smaller_model(model, device.profile, result);
     if (plot_)
       TRY_VOID(write_plot(roofline(fmt::format("{} on {}", model.name, device.profile.name), options_, result)));
     TRY_VOID(print_result(context, plan_text(model, device.profile, options_, result),
@@ -129,6 +132,20 @@ class PlanCommand final : public Command {
   }
 
  private:
+  // Of a public model: the largest of its family that comes nearer to fitting.
+  void add_smaller_model(const PlanModel& model, const DeviceProfile& device, Plan& result) const {
+    const auto named = find_public_model(*model_);
+    if (!named) return;
+    for (const PublicModel& smaller : smaller_public_models(*named)) {
+      const auto other = read_model(smaller.id);
+      const auto then = other ? plan(*other, device, Efficiency::fitted(), options_) : Result<Plan>(other.error());
+      if (!then || then->verdict >= result.verdict) continue;  // one of another context, say, is no way out
+      result.changes.push_back(
+          fmt::format("{} in place of {}: {}", other->name, model.name, verdict_name(then->verdict)));
+      return;
+    }
+  }
+
   static int exit_code(const Plan& plan) {
     return plan.verdict == Verdict::does_not_fit ? static_cast<int>(Code::gate) : 0;
   }
