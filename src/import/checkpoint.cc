@@ -235,6 +235,8 @@ Weights Weights::made_up(const WeightSpec& spec, DType dtype) {
   // Scales and floats of F16 become 0.004 with either sign, so that sums stay near 0.
   constexpr std::array filling{std::byte{0x1c}, std::byte{0x9c}};
   std::minstd_rand random;
+  std::vector<std::byte> pattern(std::size_t{1} << 16);
+  for (std::byte& byte : pattern) byte = filling[random() >> 8 & 1];
   Weights weights;
   for (const WeightEntry& entry : spec.entries()) {
     if (entry.kind == WeightKind::vector) {
@@ -245,7 +247,8 @@ Weights Weights::made_up(const WeightSpec& spec, DType dtype) {
     const DType type = entry.shape.back() % format(dtype).block == 0 ? dtype : DType::F16;
     Weight shaped{.name = entry.name, .dtype = type, .shape = entry.shape};
     std::vector<std::byte> bytes(static_cast<std::size_t>(shaped.bytes()));
-    for (std::byte& byte : bytes) byte = filling[random() >> 8 & 1];
+    for (std::size_t at = 0; at < bytes.size(); at += pattern.size())
+      std::memcpy(bytes.data() + at, pattern.data(), std::min(pattern.size(), bytes.size() - at));
     weights.put(entry.name, {owned_weight(entry.name, type, entry.shape, std::move(bytes)), nullptr});
   }
   return weights;

@@ -88,6 +88,11 @@ std::span<const EngineShape> usual_engine_shapes() {
   return shapes;
 }
 
+std::span<const EngineShape> brief_engine_shapes() {
+  static const std::vector<EngineShape> shapes{{"smollm2-135m", 2, {DType::Q4_0}}};
+  return shapes;
+}
+
 Result<EngineSpeed> measure_engine(int threads, std::span<const EngineShape> shapes,
                                    const std::function<void(double)>& progress, const std::stop_token& stop) {
   EngineSpeed out{.threads = threads};
@@ -104,7 +109,7 @@ Result<EngineSpeed> measure_engine(int threads, std::span<const EngineShape> sha
       if (memory > 0 && gigabytes * 1e9 > share * memory && !out.matrices.empty()) continue;
       TRY(const auto bundle, make_bundle(imported, {}));
       const bool first = dtype == formats.front();
-      SpeedOptions options{.prompts = {prompt}, .gens = {gen}, .threads = {threads}, .repeats = 5};
+      SpeedOptions options{.prompts = {prompt}, .gens = {gen}, .threads = {threads}, .repeats = 3};
       if (first) options.depths = {0, depth};
       options.progress = [&](double part) {
         if (progress)

@@ -23,6 +23,8 @@ struct EngineShape {
 };
 // Of 135 million and 1.5 thousand million parameters: some twenty seconds, and up to a GiB of memory.
 std::span<const EngineShape> usual_engine_shapes();
+// Two layers of the smaller one in one format: a second, for who wants an idea.
+std::span<const EngineShape> brief_engine_shapes();
 
 // progress: 0 to 1. Formats that there is no memory for are left out. Stopped: an error of Code::interrupted.
 Result<EngineSpeed> measure_engine(int threads, std::span<const EngineShape> shapes,

@@ -154,7 +154,8 @@ void measured_speed(const PlanModel& model, const Machine& machine, double band,
   out.ttft_ms = times(prompt, 1e3);
 }
 
-void load(const WeightTotals& weights, const DeviceProfile& device, double band, const PlanOptions& options, Plan& out) {
+void load(const WeightTotals& weights, const DeviceProfile& device, double band, const PlanOptions& options,
+          Plan& out) {
   const double gigabytes = weights.bytes / 1e9;
   if (options.storage_gb_per_s) out.load_floor_s = gigabytes / *options.storage_gb_per_s;
   if (device.machine && device.machine->engine) {

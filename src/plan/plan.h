@@ -58,12 +58,12 @@ struct PlanBar {
 struct PlanOptions {
   std::int64_t ctx = 4096;
   std::int64_t prompt = 512;
-  std::string quant = "auto";          // a scheme, "auto", or "stored"
-  std::string kv = "f16";              // f16, i8, i4
-  std::string unit = "auto";           // cpu, gpu, npu, auto
-  std::string framework{};             // whose efficiency counts; empty: the one most measured there
-  std::optional<double> memory_gib{};  // of the device at hand, where its profile has several sizes or none
-  std::optional<double> gb_per_s{};    // its bandwidth, where the profile has none or another
+  std::string quant = "auto";                // a scheme, "auto", or "stored"
+  std::string kv = "f16";                    // f16, i8, i4
+  std::string unit = "auto";                 // cpu, gpu, npu, auto
+  std::string framework{};                   // whose efficiency counts; empty: the one most measured there
+  std::optional<double> memory_gib{};        // of the device at hand, where its profile has several sizes or none
+  std::optional<double> gb_per_s{};          // its bandwidth, where the profile has none or another
   std::optional<double> storage_gb_per_s{};  // what the weights' file is read at
   double ambient_c = 25;
   PlanBar bar{};

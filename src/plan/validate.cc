@@ -15,7 +15,15 @@
 namespace knapsack {
 namespace {
 
-std::optional<double> number_of(const std::string& text) {
+constexpr double least_number = 1e-9;
+constexpr double most_number = 1e12;
+constexpr std::array<std::string_view, 13> numbers{
+    "params_b", "active_params_b", "read_params_b", "weight_bits", "kv_bits",        "prompt_tokens", "decode_ctx",
+    "ttft_ms",  "prefill_tok_s",   "decode_tok_s",  "memory_mb",   "weight_file_gb", "fit_ok"};
+
+std::optional<double> number_of(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
@@ -33,7 +41,16 @@ class Row {
   // Above 0, or nothing.
   [[nodiscard]] std::optional<double> number(std::string_view column) const {
     const auto value = number_of(text(column));
-    return value && *value > 0 ? value : std::nullopt;
+    return value && *value >= least_number && *value <= most_number ? value : std::nullopt;
+  }
+  // The first column that holds something else than a number in that range or 0; empty: there is none.
+  [[nodiscard]] std::string_view unreadable() const {
+    for (const auto column : numbers) {
+      const std::string cell = text(column);
+      if (cell.find_first_not_of(' ') == std::string::npos || number(column)) continue;
+      if (number_of(cell) != 0.0) return column;
+    }
+    return {};
   }
   [[nodiscard]] std::optional<double> first(std::initializer_list<std::string_view> columns) const {
     for (const auto column : columns)
@@ -44,6 +61,21 @@ class Row {
  private:
   const CsvRow& cells_;
 };
+
+// What a row's chip may be called: as it is written, without what stands in brackets ("Dimensity 9400 (MT6991)", but
+// not "Apple M3 (variant not stated)"), then its device. At least one.
+std::vector<std::string> device_names(const Row& row) {
+  std::vector<std::string> names;
+  for (const std::string& name : {row.text("soc"), row.text("device")}) {
+    if (name.empty()) continue;
+    names.push_back(name);
+    const std::size_t bracket = name.find(" (");
+    if (bracket != std::string::npos && name.find("not stated") == std::string::npos)
+      names.push_back(name.substr(0, bracket));
+  }
+  if (names.empty()) names.emplace_back();
+  return names;
+}
 
 // A usual model of so many billion parameters, for one whose shape is not known.
 RowShape usual_shape(double billions) {
@@ -106,6 +138,8 @@ void predict_speed(const Case& c, ValidatedRow& out) {
   if (!decode && !rate && !ttft) return;
   const auto bits = c.row.number("weight_bits");
   const auto read = c.row.first({"read_params_b", "active_params_b", "params_b"});
+  if (c.place.unit != "cpu" && c.place.unit != "gpu" && c.place.unit != "npu")
+    return add_reason(out, fmt::format("backend \"{}\" is no cpu, gpu or npu", c.place.unit));
   if (!bits || !read) return add_reason(out, fmt::format("{} is not stated", bits ? "parameters" : "weight_bits"));
   if (c.device == nullptr)
     return add_reason(out, fmt::format("no profile of \"{}\", so its bandwidth is not known", out.device));
@@ -137,7 +171,6 @@ void predict_speed(const Case& c, ValidatedRow& out) {
   if (unit != nullptr && kind == UnitKind::npu)
     published = unit->peak("int8") != nullptr ? unit->peak("int8") : unit->peak("unstated");
   const double peak = c.efficiency.peak(c.place.unit, published == nullptr ? 0 : published->value, gb_per_s);
-  if (peak <= 0) return add_reason(out, fmt::format("backend \"{}\" is no cpu, gpu or npu", c.place.unit));
   constexpr double usual_prompt = 512;
   const double prompt = c.prompt.value_or(usual_prompt);
   const double active = c.row.number("active_params_b").value_or(*read);
@@ -239,11 +272,14 @@ Result<std::vector<ValidatedRow>> validate_rows(std::string_view csv, const std:
     const Row row(cells);
     ValidatedRow& result = out.emplace_back();
     result.id = row.text("id");
-    result.device = row.text("soc").empty() ? row.text("device") : row.text("soc");
+    const std::vector<std::string> names = device_names(row);
+    result.device = names.front();
     result.unit = row.text("backend");
     result.framework = efficiency.framework(row.text("framework"));
     result.fit_ok = row.text("fit_ok") != "0";
-    const DeviceProfile* device = sources.device(result.device);
+    const DeviceProfile* device = nullptr;
+    for (const std::string& name : names)
+      if (device == nullptr && !name.empty()) device = sources.device(name);
     Case c{row, device, efficiency, {}, shape_of(row, sources)};
     std::string chip = result.device;
     std::transform(chip.begin(), chip.end(), chip.begin(),
@@ -257,6 +293,9 @@ Result<std::vector<ValidatedRow>> validate_rows(std::string_view csv, const std:
     c.prompt = row.number("prompt_tokens");
     constexpr double short_chat = 20;  // tokens: what the note means
     if (!c.prompt && row.text("note").find("short-chat") != std::string::npos) c.prompt = short_chat;
+    if (const auto column = row.unreadable(); !column.empty())
+      add_reason(result, fmt::format("{} is \"{}\", no number from {:g} to {:g}", column,
+                                     row.text(column).substr(0, 40), least_number, most_number));
     predict_speed(c, result);
     predict_memory(c, result);
     if (!result.fit_ok) add_reason(result, "marked as unfit for a model of bandwidth (fit_ok = 0)");

@@ -1,7 +1,10 @@
 // `knapsack plan` from the command line: keys, exit codes, what errors name.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/json.h"
+#include "device/devices.h"
 #include "support/support.h"
 
 namespace knapsack {
@@ -52,6 +55,53 @@ TEST(PlanCommand, WhatDoesNotFitEndsWith1AndSaysWhatWould) {
   const json::object object = object_of(result);
   EXPECT_EQ(object.at("verdict").as_string(), "does not fit");
   EXPECT_FALSE(object.at("changes").as_array().empty());
+}
+
+TEST(PlanCommand, ASmallerModelOfTheFamily) {
+  const json::object object = object_of(plan({"qwen2.5-7b", "--device", "rk3588", "--json"}));
+  EXPECT_EQ(object.at("verdict").as_string(), "does not fit");
+  const auto& changes = object.at("changes").as_array();
+  EXPECT_TRUE(std::any_of(changes.begin(), changes.end(), [](const json::value& change) {
+    return change.as_string().starts_with("Qwen2.5-1.5B in place of Qwen2.5-7B: ");
+  })) << json::serialize(changes);
+}
+
+// The CPU's first token comes after 2 s, the NPU decodes 23 tokens a second: each meets the other half.
+TEST(PlanCommand, PrefillOnOneUnitAndDecodeOnAnother) {
+  testing::TempDir folder;
+  testing::write_file(folder.path() / "bar.json", R"({"ttft_s": 1, "decode_tokens_per_s": 24})");
+  const json::object object = object_of(plan({"qwen2.5-1.5b", "--device", "apple-m5", "--unit", "cpu", "--quant", "f16",
+                                              "--bar", folder.file("bar.json"), "--json"}));
+  EXPECT_EQ(object.at("verdict").as_string(), "does not fit");
+  const auto& changes = object.at("changes").as_array();
+  EXPECT_TRUE(std::any_of(changes.begin(), changes.end(), [](const json::value& change) {
+    return change.as_string().starts_with("prefill on the npu and decode on the cpu (") &&
+           change.as_string().ends_with(": tight");
+  })) << json::serialize(changes);
+}
+
+// `devices measure` keeps the machine's own speeds, and a plan for it uses them.
+TEST(PlanCommand, TheMachineAtHand) {
+  testing::TempDir own;
+  Machine machine{.host = read_host()};
+  machine.engine = EngineSpeed{.threads = 1,
+                               .matrices = {{"Q4_0", 576, 10, 100}},
+                               .layers = {{576, 10, 1}},
+                               .load_gb_per_s = 1,
+                               .attention_gb_per_s = 5,
+                               .attention_gop_per_s = 50};
+  testing::write_file(own.path() / "host.json", json::serialize(host_profile(machine)));
+  const auto result = testing::run({testing::binary(), "plan", "smollm2-135m", "--device", "host", "--quant", "q4_0",
+                                    "--ctx", "512", "--prompt", "64", "--json"},
+                                   "", {"KNAPSACK_DEVICES=" + own.path().string()});
+  const json::object object = object_of(result);
+  EXPECT_EQ(object.at("framework").as_string(), "knapsack");
+  // 134.5 million weights, of which the tied table of 28.3 million is Q8_0; 30 layers of 10 us.
+  const double bytes = 106.2e6 * 4.5 / 8 + 28.3e6 * 8.5 / 8;
+  const double seconds = bytes / 10e9 + 30 * 10e-6;
+  EXPECT_NEAR(object.at("decode_at_depth").as_array().at(0).at("tokens_per_s").at("expected").as_double(), 1 / seconds,
+              0.01 / seconds);
+  EXPECT_TRUE(object.at("load_s").is_object());
 }
 
 TEST(PlanCommand, ABareConfigAndACheckpoint) {

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 
+#include "plan/bar.h"
 #include "plan/csv.h"
 #include "plan/estimate.h"
 #include "plan/plan_text.h"
 #include "plan/sweep.h"
+#include "plan/validate.h"
 
 namespace knapsack {
 namespace {
@@ -134,6 +136,68 @@ TEST(Plan, HeatByHand) {
   EXPECT_FALSE(cool.minutes_to_throttle.has_value());
 }
 
+// A machine whose engine was measured: 4 GB of Q8_0 in decode at 40 GB/s are 0.1 s, 32 layers of 100 us 3.2 ms, 512
+// tokens of KV at 25 GB/s 10.7 ms.
+TEST(Plan, AMeasuredMachineByHand) {
+  PlanModel model = seven_billion();
+  model.tensors = {{.place = {TensorPart::up, 0, 1'000'000, 4000}}, {.place = {TensorPart::head, -1, 1000, 1024}}};
+  model.parameters = 4'001'024'000;
+  DeviceProfile host = board();
+  host.machine.emplace();
+  host.machine->peaks.memory = {{.threads = 2, .gb_per_s = 50}};
+  host.machine->engine = EngineSpeed{.threads = 2,
+                                     .matrices = {{"Q8_0", 4096, 40, 800}},
+                                     .layers = {{4096, 100, 0.5}},
+                                     .load_gb_per_s = 2,
+                                     .attention_gb_per_s = 25,
+                                     .attention_gop_per_s = 100};
+  const Plan result = planned(model, host, {.ctx = 4096, .prompt = 512, .quant = "q8_0"});
+  ASSERT_TRUE(result.decode_tokens_per_s && result.prefill_tokens_per_s && result.load_s && result.ttft_cold_ms);
+  const double weights = (4e9 + 1'024'000) * 34 / 32;
+  const double kv = 512.0 * 512 * 1024;
+  EXPECT_NEAR(1 / result.decode_tokens_per_s->expected, weights / 40e9 + 3.2e-3 + kv / 25e9, 1e-6);
+  // 512 tokens of 2 x 4e9 operations at 800e9 a second, 0.5 ns for each of 4096 columns in 32 layers, the head once,
+  // attention of 32 layers x 4 x 4096 columns x 512 x 512 / 2 pairs.
+  const double seconds =
+      512 * (8e9 / 800e9 + 32 * 4096 * 0.5e-9) + 1'024'000 * 34.0 / 32 / 40e9 + 32.0 * 4 * 4096 * 512 * 512 / 2 / 100e9;
+  EXPECT_NEAR(result.ttft_ms->expected, 1e3 * seconds, 0.01);
+  EXPECT_NEAR(result.load_s->expected, weights / 2e9, 1e-6);
+  EXPECT_NEAR(result.ttft_cold_ms->expected, 1e3 * (seconds + weights / 2e9), 0.01);
+  EXPECT_NEAR(result.floor_ms.value_or(0), 1e3 * (weights + kv) / 50e9, 1e-6);
+}
+
+TEST(Plan, AMachineThatWasNotMeasuredHasNoSpeed) {
+  DeviceProfile host = board();
+  host.machine.emplace();
+  const Plan result = planned(seven_billion(), host, {.quant = "w4a16"});
+  EXPECT_FALSE(result.decode_tokens_per_s);
+  EXPECT_TRUE(std::any_of(result.unknown.begin(), result.unknown.end(),
+                          [](const std::string& text) { return text.find("devices measure") != std::string::npos; }));
+}
+
+// 3.5 GB at 0.5 GB/s take 7 s, 5 s are asked for.
+TEST(Plan, StorageThatIsTooSlow) {
+  const Plan slow = planned(seven_billion(), board(), {.quant = "w4a16", .storage_gb_per_s = 0.5});
+  EXPECT_NEAR(slow.load_floor_s.value_or(0), 7, 0.02);
+  EXPECT_EQ(slow.verdict, Verdict::does_not_fit);
+  EXPECT_TRUE(std::any_of(slow.reasons.begin(), slow.reasons.end(), [](const std::string& text) {
+    return text.find("reading the weights alone takes 7.0 s") != std::string::npos;
+  }));
+  EXPECT_FALSE(slow.load_s);  // compiling comes on top, and nobody knows how long that takes
+  EXPECT_FALSE(planned(seven_billion(), board(), {.quant = "w4a16"}).load_floor_s);
+}
+
+// What frees memory is no way out of a prompt that takes too long.
+TEST(Plan, ChangesHelpWhatFails) {
+  const Plan slow = planned(seven_billion(), board(1000, 64), {.ctx = 32768, .prompt = 30000, .quant = "q8_0"});
+  ASSERT_EQ(slow.verdict, Verdict::does_not_fit);
+  EXPECT_EQ(slow.by_wall[static_cast<std::size_t>(Wall::memory)], Verdict::fits);
+  EXPECT_EQ(slow.by_wall[static_cast<std::size_t>(Wall::first_token)], Verdict::does_not_fit);
+  EXPECT_GT(slow.excess, 0);
+  EXPECT_FALSE(slow.changes.empty());
+  for (const std::string& change : slow.changes) EXPECT_FALSE(change.starts_with("KV int8")) << change;
+}
+
 TEST(Plan, NonsenseIsRefusedByName) {
   EXPECT_NE(refused({.ctx = 0}).find("--ctx 0"), std::string::npos);
   EXPECT_NE(refused({.ctx = 40000}).find("at most 32768"), std::string::npos);
@@ -165,6 +229,48 @@ TEST(Csv, QuotesAndFaults) {
     ASSERT_FALSE(wrong.has_value());
     EXPECT_NE(wrong.error().message.find(says), std::string::npos) << wrong.error().message;
   }
+}
+
+std::vector<ValidatedRow> validated(const std::string& rows, const DeviceProfile* device) {
+  RowSources sources;
+  sources.device = [&](const std::string& name) { return name == "Board" ? device : nullptr; };
+  sources.model = [](const std::string&) { return std::optional<RowShape>(); };
+  const auto result =
+      validate_rows("id,device,soc,backend,framework,model,params_b,weight_bits,decode_tok_s,memory_mb,fit_ok\n" + rows,
+                    "rows.csv", Efficiency::fitted(), sources);
+  EXPECT_TRUE(result) << (result ? "" : result.error().message);
+  return result ? *result : std::vector<ValidatedRow>{};
+}
+
+TEST(Validate, WhyARowHasNoError) {
+  const DeviceProfile device = board();
+  const DeviceProfile unknown = board(0);
+  const auto reason = [&](const std::string& row) { return validated(row, &device).at(0).reason; };
+  EXPECT_EQ(reason("a,,Board,cpu,llama.cpp,x,1.5,4.5,10,,1\n"), "");
+  EXPECT_EQ(reason("a,,Board,cpu,llama.cpp,x,,4.5,10,,1\n"), "parameters is not stated");
+  EXPECT_EQ(reason("a,,Bored,cpu,llama.cpp,x,1,4.5,10,,1\n"), "no profile of \"Bored\", so its bandwidth is not known");
+  EXPECT_EQ(reason("a,,Board,tpu,llama.cpp,x,1,4.5,10,,1\n"), "backend \"tpu\" is no cpu, gpu or npu");
+  EXPECT_EQ(reason("a,,Board,cpu,llama.cpp,x,1,4.5,1e-300,,1\n"),
+            "decode_tok_s is \"1e-300\", no number from 1e-09 to 1e+12");
+  EXPECT_EQ(validated("a,,Board,cpu,llama.cpp,x,1,4.5,10,,1\n", &unknown).at(0).reason,
+            "the bandwidth of Board is not known");
+}
+
+TEST(Validate, AChipByWhatStandsBeforeTheBracketsOrByItsDevice) {
+  const DeviceProfile device = board();
+  EXPECT_TRUE(validated("a,,Board (MT1),cpu,x,x,1,4.5,10,,1\n", &device).at(0).decode_err);
+  EXPECT_TRUE(validated("a,Board,Something,cpu,x,x,1,4.5,10,,1\n", &device).at(0).decode_err);
+  EXPECT_FALSE(validated("a,,Board (variant not stated),cpu,x,x,1,4.5,10,,1\n", &device).at(0).decode_err);
+}
+
+TEST(Bar, NamesAndNumbers) {
+  const auto bar = read_bar(R"({"ttft_s": 2.5, "memory_mib": 900})", "bar.json");
+  ASSERT_TRUE(bar) << bar.error().message;
+  EXPECT_EQ(bar->ttft_s, 2.5);
+  EXPECT_EQ(bar->memory_mib, 900);
+  EXPECT_EQ(bar->load_s, 5);
+  for (const char* bad : {R"({"ttft": 1})", R"({"ttft_s": 0})", R"({"ttft_s": -1})", R"({"ttft_s": "1"})", "[]", "{"})
+    EXPECT_FALSE(read_bar(bad, "bar.json")) << bad;
 }
 
 }  // namespace

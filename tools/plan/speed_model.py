@@ -101,13 +101,23 @@ def peak_of(unit, device, bw):
     return math.sqrt(cell['value'] * usual) if unit == 'npu' else cell['value']
 
 
+def device_names(row):
+    """What a row's chip may be called: as it is written, without what stands in brackets, then its device."""
+    names = []
+    for name in (row['soc'].lower(), row['device'].lower()):
+        names.append(name)
+        if ' (' in name and 'not stated' not in name:
+            names.append(name[:name.index(' (')])
+    return [n for n in names if n]
+
+
 def load(csv_file, root):
     devices, models, rows = read_devices(root), read_models(root), []
     with open(csv_file, newline='', encoding='utf-8') as f:
         for r in csv.DictReader(f):
             x = {k: number(r[k]) for k in NUMBERS}
             name = (r['soc'] or r['device']).lower()
-            device = devices.get(name, {})
+            device = next((devices[n] for n in device_names(r) if n in devices), {})
             chip = device.get('id', name)
             framework = r['framework'].lower()
             activations = ACTIVATIONS.search(r['quant_label'])

@@ -104,7 +104,8 @@ class DevicesCommand final : public Command {
     action.fallback = "list";
     arguments.positional("NAME", name_, "the device, or a file with a profile").complete = Complete::file;
     arguments.flag("--npu", npu_, "list: only devices with an NPU");
-    arguments.number("--seconds", seconds_, 0.001, 60, "measure: how long each figure is measured");
+    arguments.number("--seconds", seconds_, 0.001, 60,
+                     "measure: how long each peak is measured; below 0.05 the engine is looked at briefly, too");
     arguments.example("knapsack devices", "all devices");
     arguments.example("knapsack devices list snapdragon", "those of one family");
     arguments.example("knapsack devices show rk3588", "one, with the source of each figure");

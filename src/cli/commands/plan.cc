@@ -13,6 +13,7 @@
 #include "device/devices.h"
 #include "import/public_models.h"
 #include "pipeline/plan_model.h"
+#include "plan/bar.h"
 #include "plan/plan.h"
 #include "plan/plan_text.h"
 #include "plan/sweep.h"
@@ -25,31 +26,6 @@ namespace {
 Result<PlanModel> read_model(const std::string& model) {
   TRY(const NamedModel named, read_shapes(model));
   return plan_model(named.imported, named.name);
-}
-
-Result<PlanBar> read_bar(const std::string& path) {
-  TRY(const std::string text, read_text_file(path, std::size_t{1} << 20));
-  TRY(const json::object whole, parse_json_object(text, path));
-  PlanBar bar;
-  constexpr double most = 1e9;
-  for (const auto& [key, value] : whole) {
-    const std::string name(key);
-    double* target = name == "load_s"                ? &bar.load_s
-                     : name == "ttft_s"              ? &bar.ttft_s
-                     : name == "decode_tokens_per_s" ? &bar.decode_tokens_per_s
-                     : name == "minutes"             ? &bar.minutes
-                                                     : nullptr;
-    if (target == nullptr && name != "memory_mib")
-      return bad_input("{}: expected load_s, ttft_s, decode_tokens_per_s, minutes or memory_mib, found \"{}\"", path,
-                       name);
-    TRY(const double number, json_number(whole, key, path, std::numeric_limits<double>::min(), most));
-    if (target != nullptr) {
-      *target = number;
-    } else {
-      bar.memory_mib = number;
-    }
-  }
-  return bar;
 }
 
 class PlanCommand final : public Command {
@@ -105,7 +81,8 @@ class PlanCommand final : public Command {
 
   Result<int> run(Context& context) override {
     if (bar_) {
-      TRY(options_.bar, read_bar(*bar_));
+      TRY(const std::string text, read_text_file(*bar_, std::size_t{1} << 20));
+      TRY(options_.bar, read_bar(text, *bar_));
     }
     TRY(devices_, Devices::in_use());
     if (validate_) return validate(context);
@@ -176,7 +153,9 @@ class PlanCommand final : public Command {
       plans.push_back(plan_json(model, device.profile, options, result));
       rows.push_back({value, std::move(result)});
     }
-    if (plot_) TRY_VOID(write_plot(sweep_plot(fmt::format("{}: {}", model.name, sweep.what), sweep, rows)));
+    if (plot_)
+      TRY_VOID(write_plot(
+          sweep_plot(fmt::format("{}{}: {}", model.name, device_ ? " on " + *device_ : "", sweep.what), sweep, rows)));
     std::string text = fmt::format("{}{}, ctx {}, prompt {}\n{}", model.name, device_ ? " on " + *device_ : "",
                                    options_.ctx, options_.prompt, plan_table(sweep.what, rows));
     if (sweep_) text += fmt::format("\n{}", sweep_bars(rows));
