@@ -84,21 +84,50 @@ TEST(Decompose, FusedMatricesAreSplit) {
   EXPECT_EQ(layer["Concat"], 2 + 2 + 2);
 }
 
+// From Hugging Face's modeling_deepseek_v3 (attention is V2's, too). Norm 9. q: MatMul. kv_a MatMul Split, norm 9. kv_b
+// MatMul Reshape Transpose Split. q: Reshape Transpose Split, pairs apart Reshape Transpose Reshape, rotated 7, Concat.
+// k: Reshape Transpose, pairs apart 3, rotated 7, Expand to all heads, Concat. Past: two Concat. Attention: Transpose
+// MatMul Mul Add Cast Softmax Cast MatMul; no repeated heads. Transpose Reshape MatMul, Add.
+constexpr int mla = 9 + 1 + 2 + 9 + 4 + (3 + 3 + 7 + 1) + (2 + 3 + 7 + 1 + 1) + 2 + 8 + 3 + 1;
+
 TEST(Decompose, DeepSeekLayers) {
   const PrimitiveGraph graph = decompose(graph_of("deepseek-v2-lite"), {1, 7});
-  // Norm 9; q 1; kv_a MatMul Split, norm 9; k: Reshape Transpose, pairs apart Reshape Transpose Reshape, rotated 7; q:
-  // Reshape Transpose Split, MatMul into the latent; the rotated part 3 + 7, Concat; cache: Reshape Transpose, Concat
-  // of latent and k, Concat of past and now; attention: keys Unsqueeze Expand Reshape, values Slice Unsqueeze Expand
-  // Reshape, Transpose MatMul Mul Add Cast Softmax Cast MatMul; out of the latent MatMul; Transpose Reshape MatMul;
-  // Add.
-  const int mla = 9 + 1 + 2 + 9 + 12 + 4 + 10 + 1 + 4 + 15 + 1 + 3 + 1;
-  EXPECT_EQ(total(counts(graph, 0)), mla + 9 + 6 + 1);  // norm, MLP, Add
+  const Counts dense = counts(graph, 0);
+  EXPECT_EQ(total(dense), mla + 9 + 6 + 1);  // norm, MLP, Add
+  EXPECT_EQ(dense.at("MatMul"), 6 + 3);      // q, kv_a, kv_b, scores, context, o; gate, up, down
+  EXPECT_EQ(dense.at("Expand"), 1);
+  EXPECT_EQ(dense.at("Concat"), 2 + 2 + 2);  // halves; q and k of their parts; past and now
+  EXPECT_EQ(dense.at("Split"), 3);
   // Router: MatMul, Reshape Cast Softmax TopK Cast; Reshape OneHot Transpose Transpose, 17 for each of 8 experts,
   // Reshape; the shared expert 6, Add.
   EXPECT_EQ(total(counts(graph, 1)), mla + 9 + (1 + 5 + 4 + 17 * 8 + 1 + 6 + 1) + 1);
   EXPECT_EQ(counts(graph, 1)["NonZero"], 8);
   EXPECT_EQ(counts(graph, 1)["ScatterND"], 8);
   EXPECT_EQ(counts(graph, 1)["TopK"], 1);
+  // V3 takes its queries from a latent, too: MatMul and norm more.
+  EXPECT_EQ(total(counts(decompose(graph_of("deepseek-v3"), {1, 7}), 0)), mla + 1 + 9 + 9 + 6 + 1);
+}
+
+TEST(Decompose, DeepSeekKeepsKAndVOfAllHeads) {
+  // 4 heads: K of 16 and 8 rotated, V of 16, from a latent of 32.
+  const PrimitiveGraph graph = decompose(graph_of("deepseek-v2-lite"), {1, 7});
+  EXPECT_EQ(tensor(graph, "model.layers.0.self_attn.kv_b_proj.weight.T").shape.dims, (Dims{32, 4 * (16 + 16)}));
+  EXPECT_EQ(tensor(graph, "layers.0.attn.kv_b_proj/MatMul").shape.dims, (Dims{1, 1, 128}));
+  EXPECT_EQ(tensor(graph, "layers.0.kv.k").shape.dims, (Dims{1, 4, 7, 24}));
+  EXPECT_EQ(tensor(graph, "layers.0.kv.v").shape.dims, (Dims{1, 4, 7, 16}));
+  EXPECT_EQ(tensor(graph, "layers.0.attn.k_write/Concat").shape.dims, (Dims{1, 4, 8, 24}));
+  EXPECT_EQ(tensor(graph, "layers.0.attn.v_write/Concat").shape.dims, (Dims{1, 4, 8, 16}));
+  EXPECT_EQ(graph.outputs.size(), 1 + 3 * 2);
+  EXPECT_EQ(graph.tensor(graph.outputs[1]).shape.dims, (Dims{1, 4, 8, 24}));
+  EXPECT_EQ(graph.tensor(graph.outputs[2]).shape.dims, (Dims{1, 4, 8, 16}));
+}
+
+TEST(Decompose, OfAConfigAloneNoStorageIsKnown) {
+  const Graph graph = graph_of("qwen2-tied-gqa");
+  EXPECT_EQ(tensor(decompose(graph, {1, 7}), "model.layers.0.mlp.gate_proj.weight.T").stored, "F32");
+  const PrimitiveGraph alone = decompose(graph, {1, 7, false});
+  EXPECT_EQ(tensor(alone, "model.layers.0.mlp.gate_proj.weight.T").stored, "");
+  EXPECT_EQ(tensor(alone, "model.layers.0.mlp.gate_proj.weight.T").bytes, 0);
 }
 
 TEST(Decompose, Shapes) {
@@ -114,8 +143,6 @@ TEST(Decompose, Shapes) {
   const PrimitiveGraph prefill = decompose(graph_of("qwen2-tied-gqa"), {5, 0});
   EXPECT_EQ(tensor(prefill, "layers.0.attn.context/Softmax").shape.dims, (Dims{1, 4, 5, 5}));
   EXPECT_EQ(prefill.tensor(prefill.outputs.front()).shape.dims, (Dims{1, 1, 512}));
-  EXPECT_EQ(tensor(decompose(graph_of("deepseek-v2-lite"), {1, 7}), "layers.0.attn.k_write/Concat_1").shape.dims,
-            (Dims{1, 1, 8, 40}));
 }
 
 TEST(Decompose, EveryArchitectureHolds) {

@@ -22,17 +22,11 @@ constexpr std::array rules{
 #undef KNAP_OP
 };
 
-std::int64_t stored_bytes(const Weight& weight) { return weight.slabs.empty() ? 0 : weight.bytes(); }
-
-std::string stored_name(const Weight& weight) {
-  return weight.slabs.empty() ? std::string{} : std::string(name(weight.dtype));
-}
-
 }  // namespace
 
 std::string_view purpose_name(Purpose purpose) {
-  constexpr std::array<std::string_view, 6> names{"plain",     "rope_table",   "mask",
-                                                  "kv_append", "repeat_heads", "embedding"};
+  constexpr std::array<std::string_view, 7> names{"plain",        "rope_table", "mask",     "kv_append",
+                                                  "repeat_heads", "embedding",  "latent_up"};
   return names[static_cast<std::size_t>(purpose)];
 }
 
@@ -49,7 +43,8 @@ Decomposer::Scope::~Scope() {
   decomposer_.purpose_ = purpose_;
 }
 
-Decomposer::Decomposer(const Graph& source, const DecomposeOptions& options) : source_(source) {
+Decomposer::Decomposer(const Graph& source, const DecomposeOptions& options)
+    : source_(source), stored_(options.stored) {
   CHECK(options.tokens >= 1 && options.past >= 0);
   out_.tokens = options.tokens;
   out_.past = options.past;
@@ -59,6 +54,7 @@ Decomposer::Decomposer(const Graph& source, const DecomposeOptions& options) : s
     const auto whole = whole_of(source.value(node.inputs[1]).name);
     if (!whole.empty()) families_[fmt::format("{}/{}", node.inputs[0], whole)].push_back(&node);
   }
+  find_latents();
 }
 
 PrimitiveGraph Decomposer::run() {
@@ -67,7 +63,7 @@ PrimitiveGraph Decomposer::run() {
     rules[static_cast<std::size_t>(node.op)](*this, node);
   }
   out_.outputs.push_back(flat(source_.output()));
-  for (const auto& [state, tensor] : caches_) out_.outputs.push_back(tensor);
+  out_.outputs.insert(out_.outputs.end(), kept_.begin(), kept_.end());
   const auto valid = verify(out_);
   CHECK(valid);
   return std::move(out_);
@@ -122,6 +118,14 @@ int Decomposer::add(OnnxOp op, std::vector<int> inputs, const Numbers& numbers) 
 
 int Decomposer::cast(int tensor, OnnxType type) {
   return shape(tensor).type == type ? tensor : add(OnnxOp::Cast, {tensor}, {static_cast<std::int64_t>(type)});
+}
+
+std::int64_t Decomposer::stored_bytes(const Weight& weight) const {
+  return stored_ && !weight.slabs.empty() ? weight.bytes() : 0;
+}
+
+std::string Decomposer::stored_name(const Weight& weight) const {
+  return stored_ && !weight.slabs.empty() ? std::string(name(weight.dtype)) : std::string{};
 }
 
 int Decomposer::constant(std::string name, OnnxShape shape, std::int64_t bytes, std::string stored) {
@@ -321,17 +325,24 @@ int Decomposer::cache(ValueId state, std::int64_t heads) {
   std::vector<int> rows;
   rows.reserve(parts.size());
   for (const auto& [column, each] : parts) rows.push_back(headed(each->rows, heads));
-  int now = rows.size() == 1 ? rows.front() : add(OnnxOp::Concat, rows, {3});
+  const int now = rows.size() == 1 ? rows.front() : add(OnnxOp::Concat, rows, {3});
+  it->second = append(source_.value(first).name, now);
+  return it->second;
+}
+
+int Decomposer::append(const std::string& name, int rows) {
+  int now = rows;
   if (out_.past > 0) {
-    const std::int64_t width = shape(now).dims[3];
-    OnnxShape shape{OnnxType::float16, {1, heads, out_.past, width}, false};
-    const std::int64_t bytes = shape.elements() * 2;
+    OnnxShape before = shape(rows);
+    before.dims[2] = out_.past;
+    const std::int64_t bytes = before.elements() * onnx_type_bytes(before.type);
     const int past = static_cast<int>(out_.tensors.size());
-    out_.tensors.push_back({source_.value(first).name, ValueKind::state, std::move(shape), bytes, {}, false});
+    out_.tensors.push_back({name, ValueKind::state, std::move(before), bytes, {}, false});
     purpose_ = Purpose::kv_append;
-    now = add(OnnxOp::Concat, {past, now}, {2});
+    now = add(OnnxOp::Concat, {past, rows}, {2});
+    purpose_ = Purpose::plain;
   }
-  it->second = now;
+  kept_.push_back(now);
   return now;
 }
 

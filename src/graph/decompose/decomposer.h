@@ -5,6 +5,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -59,6 +60,17 @@ class Decomposer {
   int cache(ValueId state, std::int64_t heads);
   void write(ValueId after, ValueId before, ValueId rows, std::int64_t column);
 
+  // Attention on a latent, which our graph has in absorbed form, as exporters write it: K and V of all heads are made
+  // from the latent, and these are kept. All of [1, heads, tokens or reach, columns of one]. Nothing: it is another
+  // attention.
+  struct Latent {
+    int q, keys, values;
+    ValueId out;
+  };
+  std::optional<Latent> latent(const Node& attention);
+  // Whether the node is a part of such an attention, which writes it otherwise.
+  [[nodiscard]] bool in_latent(const Node& node) const { return in_latent_.contains(&node); }
+
   // Values whose matrices are parts of one in the checkpoint; empty: `value` is no such one.
   [[nodiscard]] std::vector<const Node*> siblings(const Node& node) const;
 
@@ -92,11 +104,20 @@ class Decomposer {
   };
 
   Forms& forms(ValueId value) { return forms_[static_cast<std::size_t>(value)]; }
+  // As the checkpoint has it; 0 and empty: without data.
+  [[nodiscard]] std::int64_t stored_bytes(const Weight& weight) const;
+  [[nodiscard]] std::string stored_name(const Weight& weight) const;
   int positions();
   void join_parts(ValueId value);
+  // What was under that name, and the rows behind it; the rows where nothing was. An output of the graph.
+  int append(const std::string& name, int rows);
+  void find_latents();
+  [[nodiscard]] const Node* maker(ValueId value) const;
+  [[nodiscard]] const Node* reader(ValueId value) const;
   [[nodiscard]] std::string unique(std::string name);
 
   const Graph& source_;
+  bool stored_;
   PrimitiveGraph out_;
   std::vector<Forms> forms_;
   std::map<std::string, int, std::less<>> constants_;
@@ -104,6 +125,13 @@ class Decomposer {
   std::map<std::string, std::vector<const Node*>, std::less<>> families_;
   std::map<ValueId, Write> writes_;
   std::map<ValueId, int> caches_;
+  std::vector<int> kept_;  // the caches, in the order of layers
+  // By attention; every other node that is written otherwise with it.
+  struct Absorbed {
+    const Node *into, *concat, *out_of, *latent_write, *rope_write;
+  };
+  std::map<const Node*, Absorbed> latents_;
+  std::set<const Node*> in_latent_;
   std::map<std::pair<ValueId, float>, std::pair<int, int>> ropes_;
   std::map<std::int64_t, int> masks_;
   int positions_ = -1;

@@ -44,7 +44,7 @@ struct PrimitiveTensor {
 };
 
 // What a node is for, where that decides what can be done about it.
-enum class Purpose : std::uint8_t { plain, rope_table, mask, kv_append, repeat_heads, embedding };
+enum class Purpose : std::uint8_t { plain, rope_table, mask, kv_append, repeat_heads, embedding, latent_up };
 std::string_view purpose_name(Purpose purpose);
 
 struct PrimitiveNode {
@@ -72,6 +72,7 @@ struct PrimitiveGraph {
 struct DecomposeOptions {
   std::int64_t tokens = 1;  // >= 1
   std::int64_t past = 0;    // >= 0
+  bool stored = true;       // false: of a config alone, where nothing says how weights are stored
 };
 
 // The graph must verify. Logits are those of the last token.

@@ -114,29 +114,9 @@ void decompose_linear(Decomposer& d, const Node& node) {
   for (std::size_t i = 0; i < made.size(); ++i) d.set_flat(out_of(*family[i]), made[i]);
 }
 
-void decompose_head_linear(Decomposer& d, const Node& node) {
-  const Attrs& a = node.attrs;
-  const std::int64_t heads = a.i(Attr::heads);
-  const Value& value = d.source().value(node.inputs[1]);
-  const Weight& w = *value.weight;
-  const std::int64_t rows = a.i(Attr::rows);
-  const bool transposed = a.i(Attr::transposed) != 0;
-  const std::int64_t in = transposed ? rows : w.cols();
-  const std::int64_t out = transposed ? w.cols() : rows;
-  const std::int64_t first = a.i(Attr::row_offset);
-  const std::int64_t bytes = w.slabs.empty() ? 0 : heads * rows * w.row_size();
-  const int matrices = d.constant(fmt::format("{}.heads[{}:{}]", value.name, first, first + rows),
-                                  {f16, {heads, in, out}, false}, bytes, bytes == 0 ? "" : std::string(name(w.dtype)));
-  const int x = d.columns(node.inputs[0], heads, a.i(Attr::in_offset), in);
-  d.set_headed(out_of(node), d.add(OnnxOp::MatMul, {x, matrices}));
-}
-
-void decompose_head_concat(Decomposer& d, const Node& node) {
-  const std::int64_t heads = node.attrs.i(Attr::heads);
-  const int first = d.headed(node.inputs[0], heads);
-  const int second = d.columns(node.inputs[1], heads, node.attrs.i(Attr::b_offset), node.attrs.i(Attr::b_cols));
-  d.set_headed(out_of(node), d.add(OnnxOp::Concat, {first, second}, {3}));
-}
+// Both are parts of attention on a latent only, which writes them otherwise (latent.cc).
+void decompose_head_linear(Decomposer& d, const Node& node) { CHECK(d.in_latent(node)); }
+void decompose_head_concat(Decomposer& d, const Node& node) { CHECK(d.in_latent(node)); }
 
 void decompose_gather_cols(Decomposer& d, const Node& node) {
   d.set_flat(out_of(node),
@@ -172,18 +152,26 @@ void decompose_attention(Decomposer& d, const Node& node) {
   const Attrs& a = node.attrs;
   const std::int64_t heads = a.i(Attr::heads);
   const std::int64_t kv_heads = a.i(Attr::kv_heads);
-  const std::int64_t v_dim = a.i(Attr::v_dim, a.i(Attr::head_dim));
-  const int q = d.headed(node.inputs[0], heads);
-  const int keys = repeat_heads(d, d.cache(node.inputs[1], kv_heads), heads);
-  int values = d.cache(node.inputs[2], kv_heads);
-  if (d.shape(values).dims[3] != v_dim) values = d.add(OnnxOp::Slice, {values}, {3, 0, v_dim});
-  values = repeat_heads(d, values, heads);
+  ValueId out = out_of(node);
+  int q = -1;
+  int keys = -1;
+  int values = -1;
+  if (const auto latent = d.latent(node)) {
+    q = latent->q;
+    keys = latent->keys;
+    values = latent->values;
+    out = latent->out;
+  } else {
+    q = d.headed(node.inputs[0], heads);
+    keys = repeat_heads(d, d.cache(node.inputs[1], kv_heads), heads);
+    values = repeat_heads(d, d.cache(node.inputs[2], kv_heads), heads);
+  }
   int scores = d.add(OnnxOp::MatMul, {q, d.add(OnnxOp::Transpose, {keys}, {0, 1, 3, 2})});
   scores = d.add(OnnxOp::Mul, {scores, d.number(a.f(Attr::scale), f16)});
   if (a.f(Attr::softcap) > 0) scores = capped(d, scores, a.f(Attr::softcap));
   scores = d.add(OnnxOp::Add, {scores, d.mask(a.i(Attr::window))});
   const int shares = d.cast(d.add(OnnxOp::Softmax, {d.cast(scores, f32)}, {3}), f16);
-  d.set_headed(out_of(node), d.add(OnnxOp::MatMul, {shares, values}));
+  d.set_headed(out, d.add(OnnxOp::MatMul, {shares, values}));
 }
 
 void decompose_add(Decomposer& d, const Node& node) {

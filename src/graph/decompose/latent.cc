@@ -1,0 +1,102 @@
+// Multi-head latent attention (DeepSeek). Our graphs have it absorbed: queries are taken into the latent, which is all
+// that is kept, and the context out of it. Hugging Face's code, and so what exporters write, multiplies the latent by
+// kv_b_proj, cuts the product into K and V of every head, hands the one rotated part of K to all heads and keeps both.
+#include <fmt/format.h>
+
+#include "graph/decompose/decomposer.h"
+
+namespace knapsack {
+
+const Node* Decomposer::maker(ValueId value) const {
+  for (const Node& node : source_.list())
+    for (const ValueId id : node.outputs)
+      if (id == value) return &node;
+  return nullptr;
+}
+
+const Node* Decomposer::reader(ValueId value) const {
+  for (const Node& node : source_.list())
+    for (const ValueId id : node.inputs)
+      if (id == value) return &node;
+  return nullptr;
+}
+
+void Decomposer::find_latents() {
+  for (const Node& node : source_.list()) {
+    if (node.op != Op::attention) continue;
+    Absorbed found{};
+    found.concat = maker(node.inputs[0]);
+    if (found.concat == nullptr || found.concat->op != Op::head_concat) continue;
+    found.into = maker(found.concat->inputs[0]);
+    found.out_of = reader(node.outputs[0]);
+    found.rope_write = maker(node.inputs[1]);
+    CHECK(found.into != nullptr && found.into->op == Op::head_linear && found.out_of != nullptr &&
+          found.out_of->op == Op::head_linear && found.rope_write->op == Op::kv_write);
+    found.latent_write = maker(found.rope_write->inputs[1]);
+    CHECK(found.latent_write->op == Op::kv_write);
+    for (const Node* part : {found.into, found.concat, found.out_of}) in_latent_.insert(part);
+    latents_.emplace(&node, found);
+  }
+}
+
+std::optional<Decomposer::Latent> Decomposer::latent(const Node& attention) {
+  const auto found = latents_.find(&attention);
+  if (found == latents_.end()) return std::nullopt;
+  const Absorbed& a = found->second;
+  const std::int64_t heads = a.into->attrs.i(Attr::heads);
+  const std::int64_t nope = a.concat->attrs.i(Attr::b_offset);
+  const std::int64_t rope = a.concat->attrs.i(Attr::b_cols);
+  const Node& up_v = *a.out_of;
+  const std::int64_t v_dim = up_v.attrs.i(Attr::rows);
+  const ValueId latent = a.latent_write->inputs[0];
+  const std::string prefix = attention.name.substr(0, attention.name.rfind('.') + 1);
+
+  int both = -1;  // of the latent: K without its rotated part, V
+  {
+    const Scope scope(*this, Op::linear, prefix + "kv_b_proj", Purpose::latent_up);
+    const std::int64_t columns = heads * (nope + v_dim);
+    int up = -1;
+    if (a.into->inputs[1] == up_v.inputs[1]) {
+      up = matrix(up_v.inputs[1]);
+    } else {  // kept apart in newer GGUF files
+      const Value& k = source_.value(a.into->inputs[1]);
+      const Value& v = source_.value(up_v.inputs[1]);
+      up = constant(fmt::format("{}+{}.T", k.name, v.name),
+                    {OnnxType::float16, {source_.value(latent).cols, columns}, false},
+                    stored_bytes(*k.weight) + stored_bytes(*v.weight), stored_name(*k.weight));
+    }
+    both = add(OnnxOp::MatMul, {flat(latent), up});
+    purpose_ = Purpose::plain;
+    both = add(OnnxOp::Reshape, {both}, {1, tokens(), heads, nope + v_dim});
+    both = add(OnnxOp::Transpose, {both}, {0, 2, 1, 3});
+  }
+  const auto parts = [&] {
+    const Scope scope(*this, Op::linear, prefix + "kv_b_proj", Purpose::plain);
+    return add_all(OnnxOp::Split, {both}, {3, nope, v_dim});
+  }();
+  Latent out{.q = -1, .keys = -1, .values = -1, .out = up_v.outputs[0]};
+  {
+    const Scope scope(*this, Op::head_concat, a.concat->name, Purpose::plain);
+    out.q = headed(a.concat->inputs[1], heads);
+  }
+  int keys = -1;
+  {
+    const Scope scope(*this, Op::head_concat, prefix + "k", Purpose::repeat_heads);
+    const int rotated = add(OnnxOp::Expand, {headed(a.rope_write->inputs[0], 1)}, {1, heads, tokens(), rope});
+    purpose_ = Purpose::plain;
+    keys = add(OnnxOp::Concat, {parts[0], rotated}, {3});
+  }
+  const Value& state = source_.value(a.latent_write->inputs[1]);
+  const std::string layer = state.name.substr(0, state.name.rfind('.') + 1);
+  {
+    const Scope scope(*this, Op::kv_write, prefix + "k_write", Purpose::plain);
+    out.keys = append(layer + "k", keys);
+  }
+  {
+    const Scope scope(*this, Op::kv_write, prefix + "v_write", Purpose::plain);
+    out.values = append(layer + "v", parts[1]);
+  }
+  return out;
+}
+
+}  // namespace knapsack
