@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "base/log.h"
@@ -181,25 +182,70 @@ std::vector<std::string> Devices::toolchain_ids() const {
   return ids;
 }
 
-Result<Toolchain> Devices::toolchain(const std::string& which, const std::vector<std::string>& among) const {
-  const auto read_entry = [](const Entry& entry) -> Result<Toolchain> {
-    TRY(const std::string text, text_of(entry));
-    return read_toolchain(text, entry.path.empty() ? "devices/toolchains/" + entry.name + ".json" : entry.path);
+Result<Toolchain> Devices::read_table(const Entry& entry) {
+  TRY(const std::string text, text_of(entry));
+  return read_toolchain(text, entry.path.empty() ? "devices/toolchains/" + entry.name + ".json" : entry.path);
+}
+
+// All that `which` may mean, the likeliest first: tables of other versions of the same are among them.
+Result<std::vector<Toolchain>> Devices::tables(const std::string& which, const std::vector<std::string>& among) const {
+  std::vector<Toolchain> found;
+  const auto add = [&](const Entry& entry) -> Result<void> {
+    TRY(Toolchain table, read_table(entry));
+    found.push_back(std::move(table));
+    return {};
   };
-  if (which.ends_with(".json")) return read_entry({"", which, {}});
   const std::string word = small(which);
-  if (const Entry* entry = named(toolchains_, word)) return read_entry(*entry);
+  if (which.ends_with(".json")) {
+    TRY_VOID(add({"", which, {}}));
+    return found;
+  }
+  if (const Entry* entry = named(toolchains_, word)) {
+    TRY_VOID(add(*entry));
+    return found;
+  }
   const auto begins = [&](const std::string& id) { return word.size() > 2 && small(id).starts_with(word + "-"); };
   for (const std::string& id : among)
-    if (const Entry* entry = begins(id) ? named(toolchains_, small(id)) : nullptr) return read_entry(*entry);
+    if (const Entry* entry = begins(id) ? named(toolchains_, small(id)) : nullptr) TRY_VOID(add(*entry));
   std::vector<const Entry*> matching;
-  std::vector<std::pair<std::string, std::string>> names;
-  for (const Entry& entry : toolchains_) {
-    names.emplace_back(entry.name, entry.name);
+  for (const Entry& entry : toolchains_)
     if (begins(entry.name)) matching.push_back(&entry);
+  std::vector<Toolchain> others;
+  for (const Entry* entry : matching) {
+    TRY(Toolchain table, read_table(*entry));
+    const bool same = !found.empty() && found[0].base() == table.base() && found[0].id != table.id;
+    if (found.empty() || same) others.push_back(std::move(table));
   }
-  if (matching.size() == 1) return read_entry(*matching[0]);
-  return unknown("toolchain", which, names, fmt::format("there are {}", fmt::join(toolchain_ids(), ", ")));
+  std::stable_sort(others.begin(), others.end(),
+                   [](const Toolchain& a, const Toolchain& b) { return version_before(b.at, a.at); });
+  // Without a device's own, a beginning that several toolchains share names none of them.
+  const bool one = std::all_of(others.begin(), others.end(),
+                               [&](const Toolchain& table) { return table.base() == others[0].base(); });
+  if (!found.empty() || one) std::move(others.begin(), others.end(), std::back_inserter(found));
+  return found;
+}
+
+Result<Toolchain> Devices::toolchain(const std::string& which, const std::vector<std::string>& among) const {
+  const std::size_t mark = which.ends_with(".json") ? std::string::npos : which.rfind('@');  // folders may have one
+  const std::string name = which.substr(0, mark);
+  TRY(std::vector<Toolchain> found, tables(name, among));
+  if (found.empty()) {
+    std::vector<std::pair<std::string, std::string>> names;
+    for (const Entry& entry : toolchains_) names.emplace_back(entry.name, entry.name);
+    return unknown("toolchain", name, names, fmt::format("there are {}", fmt::join(toolchain_ids(), ", ")));
+  }
+  if (mark == std::string::npos) return std::move(found[0]);
+  const std::string version = which.substr(mark + 1);
+  std::vector<std::string> covered;
+  for (Toolchain& table : found) {
+    if (table.covers(version)) {
+      table.at = version == table.version ? table.at : version;
+      return std::move(table);
+    }
+    covered.push_back(fmt::format("{} ({})", table.version, table.id));
+  }
+  return usage_error("{}: there is no table of version {}; there {} of {}", printable(name), printable(version),
+                     covered.size() == 1 ? "is one" : "are some", fmt::join(covered, ", "));
 }
 
 std::vector<ProfileFault> Devices::unknown_toolchains(const DeviceProfile& profile) const {

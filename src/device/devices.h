@@ -39,7 +39,9 @@ class Devices {
   [[nodiscard]] Result<Device> find(const std::string& which) const;
 
   [[nodiscard]] std::vector<std::string> toolchain_ids() const;
-  // By id, or by what stands before the version in one of `among`'s (a device's) or else of all; or a file.
+  // By id, or by what stands before the version in one of `among`'s (a device's) or else of all; or a file. Behind an @
+  // the version one has: "qairt@2.45", which the table must cover; the newest otherwise. An unknown one is a usage
+  // error with the three nearest names, or with the versions that there are tables of.
   [[nodiscard]] Result<Toolchain> toolchain(const std::string& which, const std::vector<std::string>& among = {}) const;
   // Of a profile: the toolchains it names that there are no tables of.
   [[nodiscard]] std::vector<ProfileFault> unknown_toolchains(const DeviceProfile& profile) const;
@@ -52,6 +54,9 @@ class Devices {
   };
   [[nodiscard]] static Result<std::string> text_of(const Entry& entry);
   [[nodiscard]] static Result<Device> read(const Entry& entry);
+  [[nodiscard]] static Result<Toolchain> read_table(const Entry& entry);
+  [[nodiscard]] Result<std::vector<Toolchain>> tables(const std::string& which,
+                                                      const std::vector<std::string>& among) const;
   [[nodiscard]] static const Entry* named(const std::vector<Entry>& entries, std::string_view name);
 
   std::vector<Entry> devices_;  // by name; the user's stand in the place of those built in

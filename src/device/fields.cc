@@ -135,6 +135,13 @@ std::vector<std::string> FactFields::texts(std::string_view key) {
   });
 }
 
+bool FactFields::boolean(std::string_view key) {
+  const json::value* value = find(key, false, "");
+  if (value == nullptr) return false;
+  if (!value->is_bool()) fault(key, fmt::format("is {}; expected true or false", shown(*value)));
+  return value->is_bool() && value->get_bool();
+}
+
 template <class T, class Read>
 std::vector<T> FactFields::list_of(std::string_view key, const json::value& value, Read read) {
   std::vector<T> items;

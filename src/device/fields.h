@@ -39,6 +39,7 @@ class FactFields {
   std::optional<std::int64_t> integer(std::string_view key, std::int64_t low, std::int64_t high, bool required = false);
   std::optional<double> positive(std::string_view key, double most, bool required = false);
   std::vector<std::string> texts(std::string_view key);
+  bool boolean(std::string_view key);
 
   // Facts: objects with value and source.
   std::optional<Number> number(std::string_view key, double most = most_number);

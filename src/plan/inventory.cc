@@ -1,11 +1,16 @@
 #include "plan/inventory.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
+
+#include "plan/killers.h"
+#include "plan/operator_checks.h"
+#include "plan/operator_types.h"
 
 namespace knapsack {
 namespace {
@@ -20,8 +25,6 @@ constexpr std::array equivalents{
 #undef KNAP_EQUIVALENT
 };
 
-bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
 template <class T>
 const T& at(const std::vector<T>& list, int index) {
   return list[static_cast<std::size_t>(index)];
@@ -31,27 +34,31 @@ bool at(const std::vector<bool>& list, int index) { return list[static_cast<std:
 
 class Inventor {
  public:
-  Inventor(const PrimitiveGraph& graph, const DeviceProfile& device, const Toolchain* toolchain)
-      : graph_(graph), device_(device), toolchain_(toolchain) {
-    if (device.npu) generation_ = device.npu->generation;
-  }
+  Inventor(const PrimitiveGraph& graph, const DeviceProfile& device, const Toolchain* toolchain,
+           const InventoryOptions& options)
+      : graph_(graph),
+        device_(device),
+        toolchain_(toolchain),
+        options_(options),
+        types_(graph, device, toolchain, options.kv_bits) {}
 
   Inventory run() {
+    out_.has_npu = device_.npu.has_value();
     by_position();
     find_merges();
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) out_.nodes.push_back(decide(i));
     cut();
     price();
     summarize();
-    killers();
-    if (!device_.npu) {
-      out_.unknown.emplace_back("where anything runs: the profile has no NPU");
-    } else if (toolchain_ == nullptr) {
+    out_.killers = find_killers(graph_, device_, toolchain_, types_, out_);
+    if (device_.npu && toolchain_ == nullptr)
       out_.unknown.emplace_back("what is taken: no toolchain's table is known for this device");
-    }
-    if (out_.crossings.copies > 0 && !out_.crossings_us)
+    if (device_.npu && toolchain_ != nullptr)
+      for (const OperatorRow& each : out_.operators)
+        if (each.sites[static_cast<std::size_t>(Site::unknown)] > 0) out_.not_listed.emplace_back(onnx_name(each.op));
+    if (out_.crossings.copies > 0 && !out_.crossings_time.us)
       out_.unknown.emplace_back(
-          "microseconds of crossings: the profile has no latency of the link between CPU and NPU");
+          "microseconds of crossings: the profile has no latency of the link between CPU and NPU (--link-latency-us)");
     return std::move(out_);
   }
 
@@ -76,107 +83,131 @@ class Inventor {
     return toolchain_ == nullptr ? nullptr : toolchain_->op(name);
   }
 
-  [[nodiscard]] bool takes(std::string_view name) const {
+  // Whether an operator may stand in the place of the node: listed, and without a condition that nobody here can check.
+  [[nodiscard]] bool takes(std::string_view name, const PrimitiveNode& node) const {
     const OpSupport* support = row(name);
-    if (support == nullptr || support->support == Support::no) return false;
-    return support->support == Support::yes || held(*support);
+    if (support == nullptr || support->support == Support::no || toolchain_->before(support->since_version))
+      return false;
+    if (!support->condition.empty() || !support->written_as.empty() || !support->within.empty() || support->on_cpu)
+      return false;
+    return std::none_of(support->checks.begin(), support->checks.end(),
+                        [&](const OpCheck& check) { return types_.binds(check) && broken(check, graph_, node, true); });
   }
 
-  // Constraints that every graph of this form keeps: one sequence, static shapes, indices from 0.
-  [[nodiscard]] bool held(const OpSupport& support) const {
-    const std::string& c = support.constraint;
-    if (support.constrained_before_generation && generation_ && *generation_ >= *support.constrained_before_generation)
-      return true;
-    return c == "batch 1" || c == "static shape only" || c == "positive indices only" || c == "constant B" ||
-           c == "constant weights" || c == "alpha = 1";
+  [[nodiscard]] bool takes_all(const std::vector<std::string>& names, const PrimitiveNode& node) const {
+    return std::all_of(names.begin(), names.end(), [&](const std::string& name) { return takes(name, node); });
   }
 
   // Parts of an op of ours that the toolchain has as one operator.
   void find_merges() {
+    if (toolchain_ == nullptr) return;
     std::map<std::string, std::vector<std::size_t>> groups;
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i)
       if (const PrimitiveNode& node = graph_.nodes[i]; !at(from_position_, node.outputs.front()))
         groups[node.from_node].push_back(i);
-    for (auto& [name, nodes] : groups) {
-      std::string_view into;
+    for (auto& group : groups) {
+      std::vector<std::size_t>& nodes = group.second;
+      std::vector<std::string_view> into;
+      bool erf = false;
       switch (graph_.nodes[nodes.front()].from) {
         case Op::rms_norm:
-          into = "RMSNormalization";
+          into = {"RMSNormalization"};
           break;
         case Op::rope:
-          into = "RotaryEmbedding";
+          into = {"RotaryEmbedding"};
           std::erase_if(nodes, [&](std::size_t i) { return is_layout(graph_.nodes[i].op); });
           break;
         case Op::attention:
-          into = takes("GroupQueryAttention") ? "GroupQueryAttention" : "Attention";
+          into = {"GroupQueryAttention", "Attention"};
           break;
         case Op::gated_act: {
-          const bool gelu = std::any_of(nodes.begin(), nodes.end(), [&](std::size_t i) {
-            return graph_.nodes[i].op == OnnxOp::Erf || graph_.nodes[i].op == OnnxOp::Tanh;
-          });
-          into = gelu ? "Gelu" : "Silu";
+          const auto has = [&](OnnxOp op) {
+            return std::any_of(nodes.begin(), nodes.end(), [&](std::size_t i) { return graph_.nodes[i].op == op; });
+          };
+          erf = has(OnnxOp::Erf);
+          into = {erf || has(OnnxOp::Tanh) ? "Gelu" : "Silu"};
           nodes.pop_back();  // gate * up
           break;
         }
         default:
           continue;
       }
-      const OpSupport* support = row(into);
-      if (support == nullptr || support->support != Support::yes) continue;
-      for (const std::size_t i : nodes) merges_[i] = into;
+      bool merged = false;
+      for (const std::string_view each : into) merged = merged || merge(nodes, each, row(each));
+      if (!merged && into.front() == "RMSNormalization") merge_root(nodes);
+      // "Erf, but only within a Gelu": the pattern is there.
+      if (const OpSupport* part = erf ? row("Erf") : nullptr; part != nullptr && part->within == into.front())
+        merge(nodes, into.front(), part);
     }
+  }
+
+  // 1 / sqrt(x) of a norm, where one of the two is refused.
+  void merge_root(const std::vector<std::size_t>& nodes) {
+    for (const std::size_t i : nodes) {
+      const PrimitiveNode& node = graph_.nodes[i];
+      if (node.op != OnnxOp::Sqrt && node.op != OnnxOp::Div) continue;
+      if (takes("Rsqrt", node) && !(takes("Sqrt", node) && takes("Div", node))) merges_[i] = {"Rsqrt", row("Rsqrt")};
+    }
+  }
+
+  bool merge(const std::vector<std::size_t>& nodes, std::string_view into, const OpSupport* support) {
+    if (support == nullptr || support->support == Support::no) return false;
+    if (support->support == Support::partial && support->within.empty()) return false;
+    if (toolchain_->before(support->since_version)) {
+      for (const std::size_t i : nodes)
+        later_[i] = fmt::format("as one {} from {} on; this is {}", into, support->since_version, toolchain_->at);
+      return false;
+    }
+    for (const std::size_t i : nodes) {
+      merges_[i] = {into, support};
+      later_.erase(i);
+    }
+    return true;
   }
 
   static bool is_layout(OnnxOp op) { return op == OnnxOp::Reshape || op == OnnxOp::Transpose || op == OnnxOp::Split; }
 
-  [[nodiscard]] bool dynamic(const PrimitiveNode& node) const {
-    const auto is = [&](int id) { return graph_.tensor(id).shape.dynamic; };
-    return std::any_of(node.inputs.begin(), node.inputs.end(), is) ||
-           std::any_of(node.outputs.begin(), node.outputs.end(), is);
-  }
-
-  // Toolchains list products with constant weights apart from those of two activations.
+  // Toolchains list products with constant weights apart from those of two activations, some those of blocks of 4 bits
+  // once more.
   [[nodiscard]] const OpSupport* row(const PrimitiveNode& node) const {
-    if (weighted(node))
-      if (const OpSupport* support = row("Gemm"); support != nullptr && support->support != Support::no) return support;
+    const auto taken = [](const OpSupport* support) { return support != nullptr && support->support != Support::no; };
+    if (types_.weighted(node)) {
+      if (const OpSupport* blocks = row("MatMulNBits"); is_block_format(types_.stored(node)) && taken(blocks))
+        return blocks;
+      if (const OpSupport* support = row("Gemm"); taken(support)) return support;
+    }
     return row(onnx_name(node.op));
-  }
-
-  [[nodiscard]] bool weighted(const PrimitiveNode& node) const {
-    return node.op == OnnxOp::MatMul && graph_.tensor(node.inputs[1]).kind == ValueKind::constant;
-  }
-
-  // The type it runs at: fp16 for what quantization hurts, else the narrowest that keeps activations of 16 bits.
-  [[nodiscard]] std::string dtype(const OpSupport& support, bool sensitive, bool weights) const {
-    const auto lists = [&](std::string_view type) {
-      if (type == "a16w4" && !weights) return false;
-      if (type == "fp16" && support.fp16_since_generation && generation_ &&
-          *generation_ < *support.fp16_since_generation)
-        return false;
-      return std::find(support.dtypes.begin(), support.dtypes.end(), type) != support.dtypes.end();
-    };
-    constexpr std::array<std::string_view, 10> exact{"fp16",  "bf16", "a16w8", "int16", "uint16",
-                                                     "a16w4", "int8", "uint8", "a8w8",  "fp32"};
-    constexpr std::array<std::string_view, 10> narrow{"a16w4",  "a16w8", "int8", "uint8", "a8w8",
-                                                      "uint16", "int16", "fp16", "bf16",  "fp32"};
-    for (const std::string_view type : sensitive ? exact : narrow)
-      if (lists(type)) return std::string(type);
-    return {};
   }
 
   [[nodiscard]] Decision taken(const PrimitiveNode& node, const OpSupport& support, std::string why) const {
     Decision d;
     d.site = Site::npu;
     d.source = support.source;
-    d.dtype = dtype(support, onnx_class(node.op) == OpClass::sensitive, weighted(node));
-    const bool integers = std::any_of(support.dtypes.begin(), support.dtypes.end(), [](const std::string& type) {
-      return type != "fp16" && type != "fp32" && type != "bf16";
+    const bool sensitive = onnx_class(node.op) == OpClass::sensitive;
+    const TypeChoice type = types_.choose(node, support, sensitive);
+    d.dtype = type.dtype;
+    const bool integers = std::any_of(support.dtypes.begin(), support.dtypes.end(), [](const std::string& each) {
+      return each != "fp16" && each != "fp32" && each != "bf16";
     });
-    d.strategy = onnx_class(node.op) == OpClass::sensitive && d.dtype == "fp16" && integers ? Strategy::keep_fp16
-                                                                                            : Strategy::map;
+    d.strategy = sensitive && d.dtype == "fp16" && integers ? Strategy::keep_fp16 : Strategy::map;
     d.why = std::move(why);
-    if (d.strategy == Strategy::keep_fp16) d.why += "; quantization hurts it, and fp16 is taken";
+    for (const auto& [type_name, since] : support.dtypes_since_version)
+      if (toolchain_->before(since))
+        d.why += fmt::format("; {} from {} on, this is {}", type_name, since, toolchain_->at);
+    if (!type.kv_lost.empty()) d.why += fmt::format("; no KV cache of 16 bits: {}", type.kv_lost);
+    if (types_.weighted(node) && is_block_format(types_.stored(node))) d.why += blocks(node, support, type);
+    if (!support.advice.empty()) d.why += fmt::format("; {}", support.advice);
     return d;
+  }
+
+  [[nodiscard]] std::string blocks(const PrimitiveNode& node, const OpSupport& support, const TypeChoice& type) const {
+    const std::string& stored = types_.stored(node);
+    if (!type.blocks_lost.empty()) return fmt::format("; no {} blocks: {}", stored, type.blocks_lost);
+    for (const OpCheck& check : support.checks)
+      if (check.rule == CheckRule::stored &&
+          std::find(check.types.begin(), check.types.end(), stored) == check.types.end())
+        return fmt::format("; {} is quantized anew, {} goes as it is", stored, fmt::join(check.types, " or "));
+    return {};
   }
 
   [[nodiscard]] static Decision off(const OpSupport& support, std::string why) {
@@ -188,7 +219,7 @@ class Inventor {
     return d;
   }
 
-  [[nodiscard]] Decision refused(const PrimitiveNode& node, const OpSupport& support) const {
+  [[nodiscard]] Decision refused(const PrimitiveNode& node, const OpSupport& support, const std::string& why) const {
     for (const Equivalent& each : equivalents) {
       if (each.op != node.op) continue;
       bool all = true;
@@ -196,52 +227,99 @@ class Inventor {
       for (std::size_t begin = 0; begin < each.by.size();) {
         const std::size_t end = std::min(each.by.find(' ', begin), each.by.size());
         const std::string_view name = each.by.substr(begin, end - begin);
-        all = all && takes(name);
+        all = all && takes(name, node);
         last = row(name);
         begin = end + 1;
       }
       if (!all || last == nullptr) continue;
-      Decision d = taken(node, *last, fmt::format("refused ({}); {}", support.constraint, each.how));
+      Decision d = taken(node, *last, fmt::format("{} instead; refused: {}", each.how, why));
       d.strategy = Strategy::replace;
       d.with = each.by;
       return d;
     }
-    return off(support, support.constraint.empty() ? "refused" : support.constraint);
+    return off(support, why);
+  }
+
+  // What a shape makes of an operator that is taken: nothing where it keeps every check.
+  [[nodiscard]] std::optional<Decision> refused_by_shape(const PrimitiveNode& node, const OpSupport& support) const {
+    for (const OpCheck& check : support.checks) {
+      if (!types_.binds(check)) continue;
+      auto why = broken(check, graph_, node);
+      if (!why) continue;
+      if (const std::string when = types_.when(check); !when.empty()) *why += fmt::format(" {}", when);
+      const auto how = kept_reshaped(check, graph_, node);
+      if (!how || !takes("Reshape", node)) return refused(node, support, *why);
+      Decision d = taken(node, support, fmt::format("{}: {}", *why, *how));
+      d.strategy = Strategy::replace;
+      d.with = "the same, reshaped";
+      return d;
+    }
+    return std::nullopt;
+  }
+
+  // A dimension longer than the NPU's longest.
+  [[nodiscard]] std::optional<Decision> too_long(const PrimitiveNode& node, const OpSupport& support) const {
+    if (!device_.npu->limits.tensor_dim) return std::nullopt;
+    const std::int64_t most = device_.npu->limits.tensor_dim->value;
+    for (const auto* ids : {&node.outputs, &node.inputs}) {
+      for (const int id : *ids) {
+        const PrimitiveTensor& tensor = graph_.tensor(id);
+        for (const std::int64_t dim : tensor.shape.dims) {
+          if (dim <= most) continue;
+          std::string why = fmt::format("a dimension is {}; at most {} is taken", dim, most);
+          if (!types_.weighted(node)) return off(support, std::move(why));
+          const std::int64_t parts = (dim + most - 1) / most;
+          Decision d = taken(node, support, std::move(why));
+          d.strategy = Strategy::replace;
+          d.with = fmt::format("{} products of parts of the matrix", parts);
+          return d;
+        }
+      }
+    }
+    return std::nullopt;
   }
 
   [[nodiscard]] Decision decide(std::size_t index) const {
+    Decision d = decide_alone(index);
+    if (d.strategy == Strategy::keep_fp16) d.why += "; quantization hurts it, and fp16 is taken";
+    if (const auto later = later_.find(index); later != later_.end() && d.strategy != Strategy::merge)
+      d.why += fmt::format("; {}", later->second);
+    return d;
+  }
+
+  [[nodiscard]] Decision decide_alone(std::size_t index) const {
     const PrimitiveNode& node = graph_.nodes[index];
     Decision d;
     if (at(from_position_, node.outputs.front())) {
       d.site = Site::ahead;
       d.strategy = Strategy::precompute;
-      d.why = "depends on positions alone: a table made once, whose rows are inputs of the graph";
+      d.why = "of positions alone: made once, its rows are inputs";
       return d;
     }
     if (!device_.npu) {
       d.site = Site::cpu;
       d.strategy = Strategy::cpu;
-      d.why = "the profile has no NPU";
+      d.why = "the device has no NPU";
       return d;
     }
-    if (node.purpose == Purpose::kv_append) return append();
+    if (node.purpose == Purpose::kv_append) return append(node);
     if (node.op == OnnxOp::Cast && floats(node)) {
       d.site = Site::ahead;
       d.strategy = Strategy::merge;
       d.with = "its neighbours";
-      d.why = "a compiled graph chooses the type of each operator: nothing is left to convert";
+      d.why = "each operator of a compiled graph has its type";
       return d;
     }
     if (const auto merge = merges_.find(index); merge != merges_.end()) {
-      const OpSupport& support = *row(merge->second);
-      d = taken(node, support, fmt::format("its neighbours and it are one {}", merge->second));
-      d.dtype = dtype(support, true, false);
+      const auto& [into, support] = merge->second;
+      d = taken(node, *support, fmt::format("its neighbours and it are one {}", into));
+      d.dtype = types_.choose(node, *support, true).dtype;
       d.strategy = Strategy::merge;
-      d.with = merge->second;
+      d.with = into;
       return d;
     }
     const OpSupport* support = row(node);
-    if (dynamic(node) && toolchain_ != nullptr) {
+    if (is_dynamic(graph_, node) && toolchain_ != nullptr) {
       const OpSupport* trait = toolchain_->trait("dynamic_shape");
       if (trait != nullptr && trait->support != Support::yes)
         return off(*trait, fmt::format("its size depends on data; {}", trait->constraint));
@@ -250,25 +328,30 @@ class Inventor {
       d.why = toolchain_ == nullptr ? "no table of a toolchain" : "the table does not list it";
       return d;
     }
-    switch (support->support) {
-      case Support::yes:
-        return taken(node, *support, "taken");
-      case Support::no:
-        return refused(node, *support);
-      case Support::partial:
-        break;
-    }
-    const std::string& c = support->constraint;
-    if (held(*support)) return taken(node, *support, fmt::format("taken ({})", c));
-    if (has(c, "CPU")) return off(*support, c);
-    if (has(c, "rank 4") && graph_.tensor(node.inputs[0]).shape.dims.size() > 4) return refused(node, *support);
-    d = taken(node, *support, fmt::format("taken on a condition: {}", c));
-    if (c.starts_with("no ") && has(c, ":")) {
+    return by_row(node, *support);
+  }
+
+  [[nodiscard]] Decision by_row(const PrimitiveNode& node, const OpSupport& support) const {
+    const std::string& constraint = support.constraint;
+    if (support.support == Support::no) return refused(node, support, constraint.empty() ? "refused" : constraint);
+    if (toolchain_->before(support.since_version))
+      return refused(node, support, fmt::format("taken from {} on; this is {}", support.since_version, toolchain_->at));
+    if (support.on_cpu) return off(support, constraint.empty() ? "runs on the CPU" : constraint);
+    if (!support.within.empty())
+      return refused(node, support, fmt::format("taken within {} only, which it is no part of", support.within));
+    if (!support.written_as.empty()) {
+      if (!takes_all(support.written_as, node)) return refused(node, support, constraint);
+      Decision d = taken(node, support, "the toolchain writes it otherwise");
       d.strategy = Strategy::replace;
-      d.with = c.substr(c.find(':') + 2);
-      d.why = "the toolchain has no such operator and writes it otherwise";
+      d.with = fmt::format("{}", fmt::join(support.written_as, " "));
+      return d;
     }
-    return d;
+    if (auto d = refused_by_shape(node, support)) return *d;
+    if (auto d = too_long(node, support)) return *d;
+    if (!support.condition.empty())
+      return taken(node, support, fmt::format("taken on a condition: {}", support.condition));
+    if (support.support == Support::yes || !support.advice.empty()) return taken(node, support, "taken");
+    return taken(node, support, fmt::format("taken ({})", constraint));
   }
 
   [[nodiscard]] bool floats(const PrimitiveNode& node) const {
@@ -279,7 +362,7 @@ class Inventor {
     return is(node.inputs[0]) && is(node.outputs[0]);
   }
 
-  [[nodiscard]] Decision append() const {
+  [[nodiscard]] Decision append(const PrimitiveNode& node) const {
     Decision d;
     d.strategy = Strategy::replace;
     const OpSupport* state = toolchain_ == nullptr ? nullptr : toolchain_->trait("state_variables");
@@ -289,10 +372,10 @@ class Inventor {
       d.with = "a state variable";
       d.source = state->source;
       d.why = "written by index into a buffer of full length that stays in the graph";
-    } else if (takes("ScatterND")) {
+    } else if (takes("ScatterND", node)) {
       d.site = Site::npu;
       d.with = "ScatterND";
-      d.dtype = dtype(*scatter, false, false);
+      d.dtype = types_.cache_type(*scatter);
       d.source = scatter->source;
       d.why = "written by index into a buffer of full length";
     } else {
@@ -327,17 +410,29 @@ class Inventor {
     for (const auto& [piece, matrix] : pieces) out_.tiny_pieces += matrix ? 0 : 1;
   }
 
-  [[nodiscard]] std::optional<double> microseconds(const Crossing& cost) const {
-    if (cost.copies == 0) return 0;
+  [[nodiscard]] CrossingTime time_of(const Crossing& cost) const {
+    if (cost.copies == 0) return {0, 0};
     const LinkProfile* link = device_.link(UnitKind::cpu, UnitKind::npu);
-    if (link == nullptr || !link->latency_us) return {};
-    double us = link->latency_us->value * static_cast<double>(cost.copies);
-    const bool shared = link->shared_memory && link->shared_memory->value;
-    if (!shared) {
-      if (!link->bandwidth_gb_per_s) return {};
-      us += static_cast<double>(cost.to_cpu_bytes + cost.to_npu_bytes) / (link->bandwidth_gb_per_s->value * 1e3);
+    const bool shared = link != nullptr && link->shared_memory && link->shared_memory->value;
+    std::optional<double> latency = options_.link_latency_us;
+    if (!latency && link != nullptr && link->latency_us) latency = link->latency_us->value;
+    const Number* gb_per_s = nullptr;
+    const MemoryProfile& memory = device_.memory;
+    if (shared && memory.theoretical_gb_per_s)
+      gb_per_s = &*memory.theoretical_gb_per_s;
+    else if (shared && memory.sustained_gb_per_s)
+      gb_per_s = &*memory.sustained_gb_per_s;
+    else if (!shared && link != nullptr && link->bandwidth_gb_per_s)
+      gb_per_s = &*link->bandwidth_gb_per_s;
+    CrossingTime out;
+    if (latency) out.at_least_us = *latency * static_cast<double>(cost.copies);
+    if (gb_per_s != nullptr) {
+      const double bytes = static_cast<double>(cost.to_cpu_bytes + cost.to_npu_bytes);
+      out.at_least_us = out.at_least_us.value_or(0) + bytes / (gb_per_s->value * 1e3);
     }
-    return us;
+    // Shared bytes pass through memory, too; where its bandwidth is not known, handing over is what is left.
+    if (latency && (shared || gb_per_s != nullptr)) out.us = out.at_least_us;
+    return out;
   }
 
   void price() {
@@ -375,7 +470,7 @@ class Inventor {
       }
     }
     out_.crossings.copies = static_cast<std::int64_t>(to_cpu.size() + to_npu.size());
-    out_.crossings_us = microseconds(out_.crossings);
+    out_.crossings_time = time_of(out_.crossings);
   }
 
   void summarize() {
@@ -405,113 +500,21 @@ class Inventor {
       }
     }
     for (auto& [op, row] : rows) {
-      row.cost_us = microseconds(row.cost);
+      row.time = time_of(row.cost);
+      row.times.reserve(row.ways.size());
+      for (const Decision& way : row.ways) row.times.push_back(time_of(way.cost));
       out_.operators.push_back(std::move(row));
     }
-  }
-
-  void killer(std::string id, std::int64_t count, std::string example, std::string what, std::string fix) {
-    if (count > 0) out_.killers.push_back({std::move(id), count, std::move(example), std::move(what), std::move(fix)});
-  }
-
-  template <class Predicate>
-  std::pair<std::int64_t, std::string> count(Predicate predicate) const {
-    std::pair<std::int64_t, std::string> found{0, {}};
-    for (const PrimitiveNode& node : graph_.nodes)
-      if (predicate(node) && found.first++ == 0) found.second = node.name;
-    return found;
-  }
-
-  void killers() {
-    std::int64_t rewritten = 0;
-    const auto appends = count([&](const PrimitiveNode& node) {
-      if (node.purpose != Purpose::kv_append) return false;
-      rewritten += graph_.tensor(node.outputs[0]).bytes;
-      return true;
-    });
-    killer("kv_concat", appends.first, appends.second,
-           fmt::format("the KV cache grows by Concat: {} bytes are written anew at each step", rewritten),
-           "write the new row by index into a buffer of full length");
-    const auto tables =
-        count([](const PrimitiveNode& node) { return node.op == OnnxOp::Sin || node.op == OnnxOp::Cos; });
-    killer("rope_sin_cos", tables.first, tables.second, "RoPE's Sin and Cos are computed in the graph",
-           "precompute both as tables by position");
-    const auto sizes = count([&](const PrimitiveNode& node) { return dynamic(node); });
-    killer("dynamic_dims", sizes.first, sizes.second, "sizes that depend on data",
-           "compute every expert for every token, or one graph an expert that the host starts");
-    std::int64_t infinite = 0;
-    std::string example;
-    for (const PrimitiveNode& node : graph_.nodes)
-      for (const int id : node.inputs)
-        if (graph_.tensor(id).minus_infinity && infinite++ == 0) example = node.name;
-    const OpSupport* trait = toolchain_ == nullptr ? nullptr : toolchain_->trait("infinite_mask");
-    killer("infinite_mask", infinite, example,
-           fmt::format("the mask holds minus infinity{}",
-                       trait == nullptr ? "" : ", which this toolchain cannot represent"),
-           "a large finite number, -65504 at most in fp16, -1e4 where scores are quantized");
-    const auto indexed = count([](const PrimitiveNode& node) {
-      return node.op == OnnxOp::Gather || node.op == OnnxOp::GatherElements || node.op == OnnxOp::GatherND ||
-             node.op == OnnxOp::ScatterElements || node.op == OnnxOp::ScatterND;
-    });
-    killer("gather_scatter", indexed.first, indexed.second, "Gather or Scatter: memory is read or written by index",
-           "look the embedding up on the CPU; route experts on the host");
-    std::int64_t wide = 0;
-    std::string first;
-    for (const PrimitiveTensor& tensor : graph_.tensors)
-      if (tensor.shape.type == OnnxType::int64 && tensor.kind != ValueKind::constant && wide++ == 0)
-        first = tensor.name;
-    killer("int64_indices", wide, first, "indices of 64 bits", "export them as int32");
-    killer("tiny_fragments", out_.tiny_pieces, {},
-           "pieces of the NPU's without a matrix product: they cost more to start than they save",
-           "run them on the CPU with what is around them, or have their neighbours taken");
-    missing_types();
-  }
-
-  void missing_types() {
-    if (!device_.npu) return;
-    std::set<std::string> seen;
-    for (const PrimitiveNode& node : graph_.nodes) {
-      const OpSupport* support = row(node);
-      if (support == nullptr || !generation_) continue;
-      if (support->constrained_before_generation && *generation_ < *support->constrained_before_generation &&
-          seen.insert(support->name).second)
-        killer("dtype_missing", 1, node.name,
-               fmt::format("{}: generation {} is before {}: {}", support->name, *generation_,
-                           *support->constrained_before_generation, support->constraint),
-               "take the type that this generation has, or a later NPU");
-      if (support->fp16_since_generation && *generation_ < *support->fp16_since_generation &&
-          seen.insert("fp16").second)
-        killer("dtype_missing", 1, node.name,
-               fmt::format("fp16 is taken from generation {} on, this is {}", *support->fp16_since_generation,
-                           *generation_),
-               "quantize everything, with activations of 16 bits where it hurts");
-    }
-    std::int64_t blocks = 0;
-    std::string example;
-    for (const PrimitiveTensor& tensor : graph_.tensors)
-      if ((tensor.stored.starts_with("Q4") || tensor.stored.starts_with("IQ4")) && blocks++ == 0) example = tensor.name;
-    if (device_.npu->features && !lists("a16w4-block"))
-      killer("dtype_missing", std::max<std::int64_t>(blocks, 1), example,
-             "weights of 4 bits in blocks are not taken by this NPU", "4 bits a channel, or 8 bits");
-    if (device_.npu->features && !lists("kv-16bit"))
-      killer("dtype_missing", 1, {}, "a KV cache of 16 bits is not taken by this NPU", "a KV cache of 8 bits");
-    const OpSupport* trait = toolchain_ == nullptr ? nullptr : toolchain_->trait("int4_weights");
-    if (trait != nullptr && trait->support == Support::no)
-      killer("dtype_missing", std::max<std::int64_t>(blocks, 1), example,
-             fmt::format("weights of 4 bits are refused: {}", trait->constraint), "weights of 8 bits");
-  }
-
-  [[nodiscard]] bool lists(std::string_view feature) const {
-    const auto& all = device_.npu->features->value;
-    return std::find(all.begin(), all.end(), feature) != all.end();
   }
 
   const PrimitiveGraph& graph_;
   const DeviceProfile& device_;
   const Toolchain* toolchain_;
-  std::optional<std::int64_t> generation_;
+  InventoryOptions options_;
+  OperatorTypes types_;
   std::vector<bool> from_position_;
-  std::map<std::size_t, std::string_view> merges_;
+  std::map<std::size_t, std::pair<std::string_view, const OpSupport*>> merges_;
+  std::map<std::size_t, std::string> later_;  // what a later version would merge it into
   Inventory out_;
 };
 
@@ -528,8 +531,9 @@ std::string_view site_name(Site site) {
   return names[static_cast<std::size_t>(site)];
 }
 
-Inventory take_inventory(const PrimitiveGraph& graph, const DeviceProfile& device, const Toolchain* toolchain) {
-  return Inventor(graph, device, toolchain).run();
+Inventory take_inventory(const PrimitiveGraph& graph, const DeviceProfile& device, const Toolchain* toolchain,
+                         const InventoryOptions& options) {
+  return Inventor(graph, device, toolchain, options).run();
 }
 
 }  // namespace knapsack

@@ -28,6 +28,11 @@ struct Crossing {
   std::int64_t copies = 0;
 };
 
+// What it takes: known only where the link's latency is, at least what its bytes take at the bandwidth that is known.
+struct CrossingTime {
+  std::optional<double> us{}, at_least_us{};
+};
+
 struct Decision {
   Strategy strategy = Strategy::unknown;
   Site site = Site::unknown;
@@ -45,8 +50,9 @@ struct OperatorRow {
   std::array<std::int64_t, 4> sites{};  // by Site
   std::vector<Decision> ways;           // one of each kind that occurs; cost: of all of the kind
   std::vector<std::int64_t> counts;
+  std::vector<CrossingTime> times;
   Crossing cost{};
-  std::optional<double> cost_us{};
+  CrossingTime time{};
 };
 
 struct Killer {
@@ -64,11 +70,19 @@ struct Inventory {
   std::int64_t pieces = 0;       // NPU graphs that it falls into
   std::int64_t tiny_pieces = 0;  // without a matrix product
   Crossing crossings{};          // each tensor once a direction
-  std::optional<double> crossings_us{};
-  std::vector<std::string> unknown{};  // what could not be said, and why
+  CrossingTime crossings_time{};
+  bool has_npu = true;                    // otherwise nothing is decided, but for what can be precomputed
+  std::vector<std::string> not_listed{};  // operators that the toolchain's table does not list
+  std::vector<std::string> unknown{};     // what else could not be said, and why
+};
+
+struct InventoryOptions {
+  std::int64_t kv_bits = 16;                // 8 or 16: what is wanted of the KV cache
+  std::optional<double> link_latency_us{};  // of a copy between CPU and NPU; nothing: the profile's
 };
 
 // toolchain: null where there is no table.
-Inventory take_inventory(const PrimitiveGraph& graph, const DeviceProfile& device, const Toolchain* toolchain);
+Inventory take_inventory(const PrimitiveGraph& graph, const DeviceProfile& device, const Toolchain* toolchain,
+                         const InventoryOptions& options = {});
 
 }  // namespace knapsack

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <tuple>
+
 #include "report/table.h"
 #include "report/terminal.h"
 
@@ -26,11 +29,20 @@ std::string_view class_name(OpClass cls) {
 
 std::string bytes(std::int64_t n) { return format_bytes(static_cast<double>(n)); }
 
-std::string cost_text(const Crossing& cost) {
-  return cost.copies == 0 ? "" : fmt::format("{} out, {} back", bytes(cost.to_cpu_bytes), bytes(cost.to_npu_bytes));
+std::string us_number(double us) { return us < 10 ? fmt::format("{:.2g} us", us) : fmt::format("{:.0f} us", us); }
+
+std::string us_text(const CrossingTime& time) {
+  if (time.us) return us_number(*time.us);
+  return time.at_least_us ? fmt::format("at least {}", us_number(*time.at_least_us)) : "unknown time";
 }
 
-std::string us_text(const std::optional<double>& us) { return us ? fmt::format("{:.0f} us", *us) : "unknown time"; }
+std::string cost_text(const Crossing& cost, const CrossingTime& time) {
+  if (cost.copies == 0) return "";
+  std::string out = fmt::format("{} out, {} back, {} cop{}", bytes(cost.to_cpu_bytes), bytes(cost.to_npu_bytes),
+                                cost.copies, cost.copies == 1 ? "y" : "ies");
+  if (time.us || time.at_least_us) out += fmt::format(", {}", us_text(time));
+  return out;
+}
 
 json::value or_null(const std::string& text) { return text.empty() ? json::value(nullptr) : json::value(text); }
 
@@ -46,8 +58,7 @@ json::object decision_json(const Decision& d) {
           {"dtype", or_null(d.dtype)},
           {"with", or_null(d.with)},
           {"why", d.why},
-          {"source", or_null(d.source)},
-          {"cost", cost_json(d.cost)}};
+          {"source", or_null(d.source)}};
 }
 
 json::array operators_json(const Inventory& inventory) {
@@ -60,19 +71,17 @@ json::array operators_json(const Inventory& inventory) {
     for (std::size_t i = 0; i < row.ways.size(); ++i) {
       json::object way = decision_json(row.ways[i]);
       way["count"] = row.counts[i];
+      way["cost"] = cost_json(row.ways[i].cost);
+      way["cost_us"] = us_json(row.times[i].us);
+      way["cost_at_least_us"] = us_json(row.times[i].at_least_us);
       ways.push_back(std::move(way));
     }
     object["ways"] = std::move(ways);
     object["cost"] = cost_json(row.cost);
-    object["cost_us"] = us_json(row.cost_us);
+    object["cost_us"] = us_json(row.time.us);
+    object["cost_at_least_us"] = us_json(row.time.at_least_us);
     out.push_back(std::move(object));
   }
-  return out;
-}
-
-json::array names(const PrimitiveGraph& graph, const std::vector<int>& ids) {
-  json::array out;
-  for (const int id : ids) out.emplace_back(graph.tensor(id).name);
   return out;
 }
 
@@ -90,11 +99,7 @@ std::string_view kind_name(ValueKind kind) {
   CHECK(false);
 }
 
-}  // namespace
-
-std::string inventory_text(const std::string& title, const PrimitiveGraph& graph, const Inventory& inventory) {
-  std::string out =
-      fmt::format("{}: {} operators of {} kinds\n", title, graph.nodes.size(), inventory.operators.size());
+std::string decided(const Inventory& inventory) {
   Table table({{"operator"},
                {"count", Table::Align::right},
                {"class"},
@@ -110,28 +115,114 @@ std::string inventory_text(const std::string& title, const PrimitiveGraph& graph
       if (!way.with.empty()) strategy += fmt::format(": {}", way.with);
       table.row({std::string(onnx_name(row.op)), std::to_string(row.counts[i]),
                  std::string(class_name(onnx_class(row.op))), std::string(site_name(way.site)), way.dtype,
-                 std::move(strategy), cost_text(way.cost), way.why});
+                 std::move(strategy), cost_text(way.cost, row.times[i]), way.why});
     }
   }
-  out += table.text();
+  return table.text();
+}
+
+// Without an NPU there is nothing to decide.
+std::string counted(const Inventory& inventory) {
+  Table table({{"operator"}, {"count", Table::Align::right}, {"class"}, {"can be precomputed", Table::Align::right}});
+  for (const OperatorRow& row : inventory.operators) {
+    const std::int64_t ahead = row.sites[static_cast<std::size_t>(Site::ahead)];
+    table.row({std::string(onnx_name(row.op)), std::to_string(row.count), std::string(class_name(onnx_class(row.op))),
+               ahead == 0 ? std::string{} : std::to_string(ahead)});
+  }
+  return table.text();
+}
+
+}  // namespace
+
+std::string inventory_text(const std::string& title, const PrimitiveGraph& graph, const Inventory& inventory) {
+  std::string out =
+      fmt::format("{}: {} operators of {} kinds\n", title, graph.nodes.size(), inventory.operators.size());
+  out += inventory.has_npu ? decided(inventory) : counted(inventory);
   if (!inventory.killers.empty()) {
     out += "\nknown killers\n";
     for (const Killer& killer : inventory.killers) {
-      out += fmt::format("  {} ({}): {}", killer.id, killer.count, killer.what);
-      if (!killer.example.empty()) out += fmt::format(", as {}", killer.example);
-      out += fmt::format("\n    fix: {}\n", killer.fix);
+      out +=
+          fmt::format("  {} ({}{}): {}\n    fix: {}\n", killer.id, killer.count,
+                      killer.example.empty() ? "" : fmt::format(", first {}", killer.example), killer.what, killer.fix);
     }
   }
+  if (!inventory.has_npu) return out;
   out += fmt::format("\nfragments: {} NPU graph{}", inventory.pieces, inventory.pieces == 1 ? "" : "s");
   if (inventory.tiny_pieces > 0) out += fmt::format(", {} of them without a matrix product", inventory.tiny_pieces);
   const Crossing& c = inventory.crossings;
-  out += c.copies == 0 ? std::string("; nothing leaves the NPU between\n")
-                       : fmt::format("; {} tensors cross: {} to the CPU, {} back, {}\n", c.copies,
-                                     bytes(c.to_cpu_bytes), bytes(c.to_npu_bytes), us_text(inventory.crossings_us));
+  out += c.copies == 0 ? std::string("; nothing leaves the NPU between")
+                       : fmt::format("; {} tensor{} cross{}: {} to the CPU, {} back, {}", c.copies,
+                                     c.copies == 1 ? "" : "s", c.copies == 1 ? "es" : "", bytes(c.to_cpu_bytes),
+                                     bytes(c.to_npu_bytes), us_text(inventory.crossings_time));
+  std::int64_t open = 0;
+  for (const OperatorRow& row : inventory.operators) open += row.sites[static_cast<std::size_t>(Site::unknown)];
+  if (open > 0) out += fmt::format(" (if the {} operators are taken of which that is not known)", open);
+  out += "\n";
   return out;
 }
 
-json::object inventory_json(const PrimitiveGraph& graph, const Inventory& inventory) {
+namespace {
+
+// The nodes of one layer, and of none; nothing: all.
+bool of_layer(const PrimitiveNode& node, std::optional<std::int64_t> layer) {
+  return !layer || node.layer == *layer || node.layer < 0;
+}
+
+// By node, with what many share said once: a decision, a tensor are numbers in `decisions` and `tensors`. What a key
+// would say of most is left out: the cost of 0, the purpose `plain`, the name of a tensor that is its node's.
+void add_nodes(json::object& out, const PrimitiveGraph& graph, const Inventory& inventory,
+               std::optional<std::int64_t> layer) {
+  std::map<std::tuple<Strategy, Site, std::string, std::string, std::string, std::string>, std::int64_t> numbers;
+  json::array decisions;
+  std::vector<std::int64_t> tensor_number(graph.tensors.size(), -1);
+  json::array tensors;
+  const auto tensor = [&](int id, bool computed_here) {
+    std::int64_t& number = tensor_number[static_cast<std::size_t>(id)];
+    if (number >= 0) return number;
+    number = static_cast<std::int64_t>(tensors.size());
+    const PrimitiveTensor& each = graph.tensor(id);
+    json::object object{{"dtype", onnx_type_name(each.shape.type)},
+                        {"shape", json::value_from(each.shape.dims)},
+                        {"bytes", each.bytes}};
+    if (!computed_here) object["name"] = each.name;
+    if (each.kind != ValueKind::computed) object["kind"] = kind_name(each.kind);
+    if (each.shape.dynamic) object["dynamic"] = true;
+    if (!each.stored.empty()) object["stored"] = each.stored;
+    tensors.push_back(std::move(object));
+    return number;
+  };
+  const auto list = [&](const std::vector<int>& ids, bool computed_here) {
+    json::array array;
+    for (const int id : ids) array.emplace_back(tensor(id, computed_here));
+    return array;
+  };
+  json::array nodes;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const PrimitiveNode& node = graph.nodes[i];
+    if (!of_layer(node, layer)) continue;
+    const Decision& d = inventory.nodes[i];
+    const auto [known, fresh] = numbers.try_emplace({d.strategy, d.site, d.dtype, d.with, d.why, d.source},
+                                                    static_cast<std::int64_t>(decisions.size()));
+    if (fresh) decisions.push_back(decision_json(d));
+    json::object object{{"name", node.name}, {"op", onnx_name(node.op)}, {"from", op_info(node.from).text}};
+    if (node.layer >= 0) object["layer"] = node.layer;
+    if (node.purpose != Purpose::plain) object["purpose"] = purpose_name(node.purpose);
+    object["inputs"] = list(node.inputs, false);
+    object["outputs"] = list(node.outputs, true);
+    object["decision"] = known->second;
+    if (d.piece >= 0) object["piece"] = d.piece;
+    if (d.cost.copies > 0) object["cost"] = cost_json(d.cost);
+    nodes.push_back(std::move(object));
+  }
+  out["decisions"] = std::move(decisions);
+  out["nodes"] = std::move(nodes);
+  out["tensors"] = std::move(tensors);
+}
+
+}  // namespace
+
+json::object inventory_json(const PrimitiveGraph& graph, const Inventory& inventory,
+                            std::optional<std::int64_t> layer) {
   json::object out{{"tokens", graph.tokens}, {"past", graph.past}, {"node_count", graph.nodes.size()}};
   out["operators"] = operators_json(inventory);
   json::array killers;
@@ -145,34 +236,11 @@ json::object inventory_json(const PrimitiveGraph& graph, const Inventory& invent
   out["fragments"] = json::object{{"pieces", inventory.pieces},
                                   {"tiny", inventory.tiny_pieces},
                                   {"crossings", cost_json(inventory.crossings)},
-                                  {"crossings_us", us_json(inventory.crossings_us)}};
+                                  {"crossings_us", us_json(inventory.crossings_time.us)},
+                                  {"crossings_at_least_us", us_json(inventory.crossings_time.at_least_us)}};
+  out["not_listed"] = json::value_from(inventory.not_listed);
   out["unknown"] = json::value_from(inventory.unknown);
-  json::array nodes;
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    const PrimitiveNode& node = graph.nodes[i];
-    const Decision& d = inventory.nodes[i];
-    json::object object{{"name", node.name}, {"op", onnx_name(node.op)}, {"class", class_name(onnx_class(node.op))}};
-    object["layer"] = node.layer < 0 ? json::value(nullptr) : json::value(node.layer);
-    object["from"] = op_info(node.from).text;
-    object["from_node"] = node.from_node;
-    object["purpose"] = purpose_name(node.purpose);
-    object["inputs"] = names(graph, node.inputs);
-    object["outputs"] = names(graph, node.outputs);
-    object["decision"] = decision_json(d);
-    object["piece"] = d.piece < 0 ? json::value(nullptr) : json::value(d.piece);
-    nodes.push_back(std::move(object));
-  }
-  out["nodes"] = std::move(nodes);
-  json::array tensors;
-  for (const PrimitiveTensor& each : graph.tensors)
-    tensors.push_back(json::object{{"name", each.name},
-                                   {"kind", kind_name(each.kind)},
-                                   {"dtype", onnx_type_name(each.shape.type)},
-                                   {"shape", json::value_from(each.shape.dims)},
-                                   {"dynamic", each.shape.dynamic},
-                                   {"bytes", each.bytes},
-                                   {"stored", or_null(each.stored)}});
-  out["tensors"] = std::move(tensors);
+  add_nodes(out, graph, inventory, layer);
   return out;
 }
 

@@ -563,6 +563,65 @@ TEST(Inspect, OperatorsOfADevice) {
   EXPECT_NE(unknown.err.find("rk3588"), std::string::npos) << unknown.err;
 }
 
+TEST(Inspect, ToolchainsOfAVersion) {
+  const std::string folder = testing::data_path("golden/qwen2-tied-gqa").string();
+  const auto with = [&](std::vector<std::string> more) {
+    std::vector<std::string> words{"inspect", folder, "--device", "snapdragon-8-gen-3"};
+    words.insert(words.end(), more.begin(), more.end());
+    return knapsack(words);
+  };
+  const auto old = with({"--toolchain", "qairt@2.41"});
+  EXPECT_EQ(old.exit_code, 0) << old.err;
+  EXPECT_NE(old.out.find("2.39-2.49, as of 2.41 (qairt-2.39-2.49)"), std::string::npos) << old.out;
+  EXPECT_NE(old.out.find("as one RotaryEmbedding from 2.45 on; this is 2.41"), std::string::npos);
+  EXPECT_EQ(object_of(with({"--toolchain", "qairt", "--json"})).at("toolchain").at("at"), "2.49");
+  const auto outside = with({"--toolchain", "qairt@2.50"});
+  EXPECT_EQ(outside.exit_code, 2);
+  EXPECT_NE(outside.err.find("there is one of 2.39-2.49"), std::string::npos) << outside.err;
+  EXPECT_EQ(with({"--toolchain", "qiart"}).exit_code, 2);
+}
+
+TEST(Inspect, OperatorsOfOneLayer) {
+  const std::string folder = testing::data_path("golden/deepseek-v2-lite").string();
+  const auto nodes = [&](std::vector<std::string> more) {
+    std::vector<std::string> words{"inspect", folder, "--device", "rk3588", "--ctx", "64", "--prompt", "16", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return object_of(knapsack(words)).at("decode").at("nodes").as_array();
+  };
+  const json::array all = nodes({});
+  const json::array one = nodes({"--layer", "0"});
+  EXPECT_LT(one.size() * 2, all.size());
+  for (const json::value& node : one) {
+    const json::value* layer = node.as_object().if_contains("layer");
+    EXPECT_TRUE(layer == nullptr || layer->as_int64() == 0);
+  }
+  const auto refused = [&](std::vector<std::string> more) {
+    std::vector<std::string> words{"inspect", folder};
+    words.insert(words.end(), more.begin(), more.end());
+    return knapsack(words).exit_code;
+  };
+  EXPECT_EQ(refused({"--layer", "0"}), 2);
+  EXPECT_EQ(refused({"--device", "rk3588", "--layer", "0"}), 2);
+  EXPECT_EQ(refused({"--device", "rk3588", "--layer", "3", "--json"}), 2);
+  EXPECT_EQ(refused({"--link-latency-us", "10"}), 2);
+}
+
+TEST(Inspect, WhatCrossingsTake) {
+  const std::string folder = testing::data_path("golden/deepseek-v2-lite").string();
+  const auto time = [&](std::vector<std::string> more) {
+    std::vector<std::string> words{"inspect", folder, "--device", "rk3588", "--ctx", "64", "--prompt", "16", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const json::object fragments = object_of(knapsack(words)).at("decode").at("fragments").as_object();
+    return std::pair{fragments.at("crossings_us"), fragments.at("crossings_at_least_us")};
+  };
+  // RK3588 shares its memory and says no latency.
+  EXPECT_TRUE(time({}).first.is_null());
+  EXPECT_GT(time({}).second.to_number<double>(), 0);
+  EXPECT_GT(time({"--link-latency-us", "10"}).first.to_number<double>(), 10);
+  const auto board = knapsack({"inspect", folder, "--device", "raspberry-pi-5", "--ctx", "64", "--prompt", "16"});
+  EXPECT_NE(board.out.find("no NPU        everything runs on the CPU"), std::string::npos) << board.out;
+}
+
 TEST(Inspect, SaysWhatMemoryAContextTakes) {
   const auto memory = [](const std::vector<std::string>& more) {
     std::vector<std::string> words{"inspect", talker, "--json"};

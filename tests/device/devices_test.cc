@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "device/data.h"
 #include "support/support.h"
@@ -84,6 +85,53 @@ TEST(Devices, ToolchainsByWhatStandsBeforeTheVersion) {
   EXPECT_EQ(all.toolchain("RKNN-Toolkit2")->version, "2.1.0");
   EXPECT_FALSE(all.toolchain("executorch"));  // several
   EXPECT_EQ(all.toolchain("executorch", {"executorch-qnn-cff6f4dd"})->id, "executorch-qnn-cff6f4dd");
+}
+
+TEST(Devices, ToolchainsOfAVersion) {
+  const Devices all = built_in();
+  EXPECT_EQ(all.toolchain("qairt")->at, "2.49");  // the newest
+  EXPECT_EQ(all.toolchain("qairt@2.41")->at, "2.41");
+  EXPECT_EQ(all.toolchain("QAIRT@2.49.1")->at, "2.49.1");
+  EXPECT_EQ(all.toolchain("qairt-2.39-2.49@2.39")->at, "2.39");
+  EXPECT_EQ(all.toolchain("openvino-npu@2025")->at, "2025");
+  EXPECT_EQ(all.toolchain("rknn-toolkit2@2.1.0")->id, "rknn-toolkit2-2.1.0");
+  EXPECT_EQ(all.toolchain("executorch@cff6f4dd", {"executorch-qnn-cff6f4dd"})->id, "executorch-qnn-cff6f4dd");
+  for (const char* outside : {"qairt@2.38", "qairt@2.5", "qairt@2.50", "qairt@3", "qairt@new", "qairt@"}) {
+    const auto chain = all.toolchain(outside);
+    ASSERT_FALSE(chain) << outside;
+    EXPECT_EQ(chain.error().code, Code::usage);
+    EXPECT_NE(chain.error().message.find("there is one of 2.39-2.49 (qairt-2.39-2.49)"), std::string::npos)
+        << chain.error().message;
+  }
+  const auto unknown = all.toolchain("qiart@2.41");
+  ASSERT_FALSE(unknown);
+  EXPECT_NE(unknown.error().message.find("the nearest are qairt-2.39-2.49, "), std::string::npos);
+}
+
+// A user's table of a later version beside ours: the version says which; the newest where none is asked for.
+TEST(Devices, SeveralTablesOfOneToolchain) {
+  const TempDir own;
+  std::filesystem::create_directory(own.path() / "toolchains");
+  auto table = *parse_json_object(read_file(folder / "toolchains" / "rknn-toolkit2-2.1.0.json"), "t.json");
+  table["id"] = "rknn-toolkit2-2.3.2";
+  table["version"] = "2.3.2";
+  write_file(own.path() / "toolchains" / "rknn-toolkit2-2.3.2.json", json::serialize(table));
+  const auto all = Devices::with_folder(own.path().string());
+  ASSERT_TRUE(all);
+  EXPECT_EQ(all->toolchain("rknn-toolkit2")->id, "rknn-toolkit2-2.3.2");
+  EXPECT_EQ(all->toolchain("rknn-toolkit2@2.1.0")->id, "rknn-toolkit2-2.1.0");
+  EXPECT_EQ(all->toolchain("rknn-toolkit2", {"rknn-toolkit2-2.1.0"})->id, "rknn-toolkit2-2.1.0");
+  EXPECT_EQ(all->toolchain("rknn-toolkit2@2.3.2", {"rknn-toolkit2-2.1.0"})->id, "rknn-toolkit2-2.3.2");
+  const std::string file = own.file("toolchains/rknn-toolkit2-2.3.2.json");
+  EXPECT_EQ(all->toolchain(file)->id, "rknn-toolkit2-2.3.2");
+  EXPECT_EQ(all->toolchain(file + "@2.3.2")->at, "2.3.2");
+  EXPECT_FALSE(all->toolchain(file + "@2.1.0"));
+  std::filesystem::create_directory(own.path() / "a@b");
+  std::filesystem::copy(file, own.path() / "a@b" / "t.json");
+  EXPECT_TRUE(all->toolchain(own.file("a@b/t.json")));
+  const auto none = all->toolchain("rknn-toolkit2@2.2");
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("there are some of "), std::string::npos) << none.error().message;
 }
 
 TEST(Devices, TheUsersOwnWin) {
@@ -173,9 +221,39 @@ TEST(Toolchains, WhatTheySay) {
   ASSERT_NE(chain->op("RotaryEmbedding"), nullptr);
   EXPECT_EQ(chain->op("RotaryEmbedding")->support, Support::yes);
   EXPECT_EQ(chain->op("RotaryEmbedding")->since_version, "2.45");
+  EXPECT_EQ(chain->op("RMSNormalization")->dtypes_since_version.at("bf16"), "2.44");
+  ASSERT_EQ(chain->op("Cast")->checks.size(), 2U);
+  EXPECT_EQ(chain->op("Cast")->checks[0].before_version, "2.39");
+  EXPECT_EQ(chain->base(), "qairt");
   EXPECT_EQ(chain->op("Pad")->source.substr(0, 17), "docs.qualcomm.com");
   EXPECT_EQ(chain->op("NoSuchOperator"), nullptr);
   EXPECT_NE(chain->trait("dynamic_shape"), nullptr);
+}
+
+TEST(Toolchains, VersionsAreNumbers) {
+  EXPECT_TRUE(version_before("2.9", "2.10"));
+  EXPECT_FALSE(version_before("2.10", "2.9"));
+  EXPECT_FALSE(version_before("2.45", "2.45.0"));
+  EXPECT_TRUE(version_before("2.45", "2.45.1"));
+  EXPECT_FALSE(version_before("cff6f4dd", "2.45"));
+}
+
+// Whatever a table says of an operator that is taken in part is a check, or a condition that no graph decides.
+TEST(Toolchains, NothingPartialWithoutAReason) {
+  const Devices all = built_in();
+  std::set<CheckRule> rules;
+  for (const std::string& id : all.toolchain_ids()) {
+    const auto table = all.toolchain(id);
+    ASSERT_TRUE(table);
+    for (const OpSupport& op : table->ops) {
+      for (const OpCheck& check : op.checks) rules.insert(check.rule);
+      if (op.support != Support::partial) continue;
+      EXPECT_TRUE(!op.checks.empty() || !op.condition.empty() || !op.advice.empty() || !op.written_as.empty() ||
+                  !op.within.empty() || op.on_cpu)
+          << id << ": " << op.name;
+    }
+  }
+  EXPECT_GT(rules.size(), 20U);
 }
 
 TEST(Toolchains, FaultsAreNamed) {
@@ -200,6 +278,35 @@ TEST(Toolchains, FaultsAreNamed) {
   refuse([&](json::object& c) { op(c, 0)["dtypes"] = json::array{"int7"}; }, "ops[0].dtypes: has 'int7'");
   refuse([&](json::object& c) { op(c, 0).erase("source"); }, "ops[0].source: is missing");
   refuse([&](json::object& c) { op(c, 0)["since_version"] = "new"; }, "ops[0].since_version: is 'new'");
+  const auto check = [&](json::object& c, json::object entry) { op(c, 0)["checks"] = json::array{std::move(entry)}; };
+  refuse(
+      [&](json::object& c) {
+        check(c, {{"rule", "max_rnak"}, {"value", 4}});
+      },
+      "ops[0].checks[0].rule: is the text");
+  refuse(
+      [&](json::object& c) {
+        check(c, {{"rule", "max_rank"}});
+      },
+      "ops[0].checks[0].rule: is max_rank without its value");
+  refuse([&](json::object& c) { check(c, {{"rule", "always"}}); }, "ops[0].checks[0].rule: is always without its why");
+  refuse(
+      [&](json::object& c) {
+        check(c, {{"rule", "type_pairs"}, {"types", json::array{}}});
+      },
+      "ops[0].checks[0].rule: is type_pairs without its types");
+  refuse([&](json::object& c) { check(c, {{"rule", "last_axis"}, {"before", 3}}); }, "ops[0].checks[0].before: is not");
+  refuse([&](json::object& c) { op(c, 0)["on_cpu"] = "yes"; }, "ops[0].on_cpu: is the text 'yes'; expected true");
+  refuse(
+      [&](json::object& c) {
+        op(c, 0)["dtypes_since_version"] = json::object{{"bf16", "2.44"}};
+      },
+      "ops[0].dtypes_since_version.bf16: is not among the dtypes");
+  refuse(
+      [&](json::object& c) {
+        op(c, 0)["dtypes_since_version"] = json::object{{"int8", "soon"}};
+      },
+      "ops[0].dtypes_since_version.int8: is 'soon'");
   refuse([&](json::object& c) { c.erase("traits"); }, "traits: is missing");
   refuse([&](json::object& c) { c["id"] = "RKNN 2"; }, "id: is 'RKNN 2'");
 }

@@ -12,6 +12,7 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DEVICES = os.path.join(ROOT, "devices")
 sys.path.insert(0, os.path.join(ROOT, "tools/devices"))
+import constraints  # noqa: E402
 import facts  # noqa: E402
 import json_schema  # noqa: E402
 import toolchains  # noqa: E402
@@ -214,6 +215,14 @@ class Facts(unittest.TestCase):
         rows = [row for row in facts.table("npu_ops.csv") if row["toolchain"] != "HTP architecture features"]
         extra = sum(len(names) - 1 for names in toolchains.SPLIT.values()) + len(toolchains.ALSO_IN["Vela (all)"]) - 1
         self.assertEqual(sum(len(c["ops"]) + len(c["traits"]) for c in TOOLCHAINS.values()), len(rows) + extra)
+
+    def test_every_constraint_of_what_is_taken_in_part_is_read(self):
+        used = {entry.get("constraint") for content in TOOLCHAINS.values() for entry in content["ops"]}
+        self.assertEqual(set(constraints.CONSTRAINTS) - used, set())
+        self.assertEqual(set(constraints.DTYPES_SINCE) - {row["dtypes"] for row in facts.table("npu_ops.csv")}, set())
+        row = {"toolchain": "X", "dtypes": "", "support": "partial", "constraint": "only on Sundays", "source": "x"}
+        with self.assertRaisesRegex(facts.FactError, "only on Sundays"):
+            toolchains.entry_of(row, "Add")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "import/golden.h"
+#include "plan/inventory_text.h"
 
 namespace knapsack {
 namespace {
@@ -64,7 +67,7 @@ TEST(Inventory, WhatIsTakenIsOnePiece) {
   EXPECT_EQ(got.pieces, 1);
   EXPECT_EQ(got.tiny_pieces, 0);
   EXPECT_EQ(got.crossings.copies, 0);
-  EXPECT_EQ(got.crossings_us, 0.0);
+  EXPECT_EQ(got.crossings_time.us, 0.0);
   EXPECT_EQ(row(got, OnnxOp::Sin).ways.front().strategy, Strategy::precompute);
   EXPECT_EQ(row(got, OnnxOp::Softmax).ways.front().strategy, Strategy::keep_fp16);
   EXPECT_EQ(row(got, OnnxOp::Softmax).ways.front().dtype, "fp16");
@@ -94,7 +97,10 @@ TEST(Inventory, RefusedWithoutEquivalentLeavesTheNpu) {
   EXPECT_EQ(sigmoid.cost.copies, 6);
   EXPECT_EQ(got.crossings.copies, 6);
   EXPECT_EQ(got.pieces, 4);
-  EXPECT_FALSE(got.crossings_us);  // no link in the profile
+  EXPECT_NE(inventory_text("decode", graph, got).find("960 B out, 960 B back, 6 copies  not in the list"),
+            std::string::npos);
+  EXPECT_FALSE(got.crossings_time.us);  // no link in the profile
+  EXPECT_FALSE(got.crossings_time.at_least_us);
   EXPECT_FALSE(got.unknown.empty());
 }
 
@@ -106,11 +112,28 @@ TEST(Inventory, CostInMicroseconds) {
   link.between = {UnitKind::cpu, UnitKind::npu};
   link.latency_us = Number{.value = 10, .source = "a test"};
   profile.links.push_back(link);
-  EXPECT_FALSE(take_inventory(llama(1, 7), profile, &toolchain).crossings_us);  // nor a bandwidth
+  const auto time = [&](const InventoryOptions& options = {}) {
+    return take_inventory(llama(1, 7), profile, &toolchain, options).crossings_time;
+  };
+  EXPECT_FALSE(time().us);  // nor a bandwidth
+  EXPECT_NEAR(time().at_least_us.value(), 6 * 10, 1e-9);
   profile.links[0].bandwidth_gb_per_s = Number{.value = 1, .source = "a test"};
-  const Inventory got = take_inventory(llama(1, 7), profile, &toolchain);
-  ASSERT_TRUE(got.crossings_us);
-  EXPECT_NEAR(*got.crossings_us, 6 * 10 + 6 * 320 / 1e3, 1e-9);
+  EXPECT_NEAR(time().us.value(), 6 * 10 + 6 * 320 / 1e3, 1e-9);
+  EXPECT_EQ(time().at_least_us, time().us);
+  EXPECT_NEAR(time({.link_latency_us = 1}).us.value(), 6 * 1 + 6 * 320 / 1e3, 1e-9);  // the user knows better
+  // Without a latency, what the bytes take at least: over the link, or over memory that both share.
+  profile.links[0].latency_us.reset();
+  EXPECT_FALSE(time().us);
+  EXPECT_NEAR(time().at_least_us.value(), 6 * 320 / 1e3, 1e-9);
+  profile.links[0].shared_memory = Flag{.value = true, .source = "a test"};
+  EXPECT_FALSE(time().at_least_us);  // the memory's bandwidth is not known
+  profile.memory.theoretical_gb_per_s = Number{.value = 4, .source = "a test"};
+  EXPECT_FALSE(time().us);
+  EXPECT_NEAR(time().at_least_us.value(), 6 * 320 / 4e3, 1e-9);
+  EXPECT_NEAR(time({.link_latency_us = 20}).us.value(), 6 * 20 + 6 * 320 / 4e3, 1e-9);
+  const Inventory at_least = take_inventory(llama(1, 7), profile, &toolchain);
+  EXPECT_NEAR(row(at_least, OnnxOp::Sigmoid).times.front().at_least_us.value(), 6 * 320 / 4e3, 1e-9);
+  EXPECT_NE(inventory_text("decode", llama(1, 7), at_least).find("6 copies, at least 0.48 us"), std::string::npos);
 }
 
 TEST(Inventory, RefusedWithEquivalentIsReplaced) {
@@ -138,6 +161,7 @@ TEST(Inventory, MergesIntoWhatTheToolchainHas) {
 TEST(Inventory, KvIsWrittenByTheHostWhereNoScatterIs) {
   Toolchain toolchain = willing();
   of(toolchain, "ScatterND") = entry("ScatterND", Support::partial, "runs as CPU op");
+  of(toolchain, "ScatterND").on_cpu = true;
   const Inventory got = take_inventory(llama(1, 7), device(), &toolchain);
   for (const Decision& way : row(got, OnnxOp::Concat).ways)
     EXPECT_TRUE(way.strategy != Strategy::replace || way.with == "a write by the host");
@@ -148,18 +172,79 @@ TEST(Inventory, GenerationsLackTypes) {
   Toolchain toolchain = willing();
   OpSupport& matmul = of(toolchain, "MatMul");
   matmul = entry("MatMul", Support::partial, "16-bit second input needs V73+");
-  matmul.constrained_before_generation = 73;
+  matmul.checks.push_back({.rule = CheckRule::second_input_bits, .value = 8, .before_generation = 73});
   of(toolchain, "Softmax").fp16_since_generation = 73;
-  const Inventory old = take_inventory(llama(1, 7), device(68), &toolchain);
   const auto missing = [](const Inventory& inventory) {
-    return std::count_if(inventory.killers.begin(), inventory.killers.end(),
-                         [](const Killer& each) { return each.id == "dtype_missing"; });
+    return std::count_if(inventory.killers.begin(), inventory.killers.end(), [](const Killer& each) {
+      return each.id == "dtype_missing" && each.what.find("blocks") == std::string::npos;
+    });
   };
+  const Inventory old = take_inventory(llama(1, 7), device(68), &toolchain);
   EXPECT_EQ(missing(old), 2);
   EXPECT_EQ(row(old, OnnxOp::Softmax).ways.front().dtype, "int8");
   const Inventory now = take_inventory(llama(1, 7), device(75), &toolchain);
   EXPECT_EQ(missing(now), 0);
   EXPECT_EQ(row(now, OnnxOp::Softmax).ways.front().dtype, "fp16");
+  EXPECT_EQ(missing(take_inventory(llama(1, 7), device(68), &toolchain, {.kv_bits = 8})), 1);  // fp16 alone
+}
+
+// What a graph decides of a constraint is decided: the shape that breaks it is said, and what can be done about it.
+TEST(Inventory, ChecksOfShapes) {
+  const auto expand = [](OpCheck check) {
+    Toolchain toolchain = willing();
+    OpSupport& support = of(toolchain, "Expand");
+    support = entry("Expand", Support::partial, "a constraint");
+    support.checks.push_back(std::move(check));
+    return row(take_inventory(llama(2, 7), device(70), &toolchain), OnnxOp::Expand).ways.front();
+  };
+  // [1, 2, 1, 9, 16] -> [1, 2, 2, 9, 16]
+  const Decision four = expand({.rule = CheckRule::max_rank, .value = 4});
+  EXPECT_EQ(four.strategy, Strategy::replace);
+  EXPECT_EQ(four.why,
+            "input 0 has 5 dimensions; at most 4 are taken: between Reshapes that drop leading dimensions of 1");
+  const Decision three = expand({.rule = CheckRule::max_rank, .value = 3});
+  EXPECT_EQ(three.strategy, Strategy::replace);
+  EXPECT_EQ(three.with, "Concat");  // an equivalent
+  EXPECT_EQ(expand({.rule = CheckRule::max_rank, .value = 5}).why, "taken (a constraint)");
+  EXPECT_EQ(expand({.rule = CheckRule::max_expanded_axes, .value = 1}).strategy, Strategy::map);
+  EXPECT_NE(expand({.rule = CheckRule::max_elements, .value = 287}).why.find("elements is 288; at most 287"),
+            std::string::npos);
+  EXPECT_EQ(expand({.rule = CheckRule::max_elements, .value = 288}).strategy, Strategy::map);
+  EXPECT_NE(expand({.rule = CheckRule::batch, .value = 2}).why.find("first dimension of input 0 is 1; 2 is taken"),
+            std::string::npos);
+  EXPECT_NE(expand({.rule = CheckRule::no_broadcast}).why.find("output 0 has another shape"), std::string::npos);
+  EXPECT_EQ(expand({.rule = CheckRule::input_type, .types = {"float16"}}).strategy, Strategy::map);
+  EXPECT_NE(expand({.rule = CheckRule::input_type, .types = {"float32"}}).why.find("input 0 is float16"),
+            std::string::npos);
+  EXPECT_EQ(expand({.rule = CheckRule::static_shape}).strategy, Strategy::map);
+  // Of an older generation only.
+  EXPECT_EQ(expand({.rule = CheckRule::max_rank, .value = 4, .before_generation = 69}).strategy, Strategy::map);
+  EXPECT_NE(expand({.rule = CheckRule::max_rank, .value = 4, .before_generation = 73}).why.find("this is 70"),
+            std::string::npos);
+}
+
+TEST(Inventory, WhatNoGraphDecidesStaysACondition) {
+  Toolchain toolchain = willing();
+  of(toolchain, "Concat").condition = "all inputs share quantization parameters";
+  const Inventory got = take_inventory(llama(5, 0), device(), &toolchain);
+  for (const Decision& way : row(got, OnnxOp::Concat).ways)
+    if (way.strategy != Strategy::precompute) {
+      EXPECT_EQ(way.why, "taken on a condition: all inputs share quantization parameters");
+    }
+}
+
+TEST(Inventory, OneOverTheRootIsOneOperator) {
+  Toolchain toolchain = willing();
+  of(toolchain, "Sqrt").support = Support::no;
+  of(toolchain, "Pow").support = Support::no;  // x to the 0.5 would do
+  EXPECT_EQ(row(take_inventory(llama(1, 7), device(), &toolchain), OnnxOp::Sqrt).ways.front().site, Site::cpu);
+  toolchain.ops.push_back(entry("Rsqrt", Support::yes));
+  const Inventory got = take_inventory(llama(1, 7), device(), &toolchain);
+  for (const OnnxOp op : {OnnxOp::Sqrt, OnnxOp::Div}) {
+    EXPECT_EQ(row(got, op).ways.front().strategy, Strategy::merge);
+    EXPECT_EQ(row(got, op).ways.front().with, "Rsqrt");
+  }
+  EXPECT_EQ(got.pieces, 1);
 }
 
 TEST(Inventory, WhatIsNotKnownStaysUnknown) {
@@ -170,8 +255,48 @@ TEST(Inventory, WhatIsNotKnownStaysUnknown) {
   std::erase_if(toolchain.ops, [](const OpSupport& each) { return each.name == "Softmax"; });
   const Inventory got = take_inventory(llama(1, 7), device(), &toolchain);
   EXPECT_EQ(row(got, OnnxOp::Softmax).ways.front().strategy, Strategy::unknown);
-  DeviceProfile no_npu;
-  EXPECT_EQ(row(take_inventory(llama(1, 7), no_npu, &toolchain), OnnxOp::Softmax).ways.front().site, Site::cpu);
+  EXPECT_EQ(got.not_listed, std::vector<std::string>{"Softmax"});
+}
+
+TEST(Inventory, WithoutAnNpuNothingIsDecided) {
+  const PrimitiveGraph graph = llama(1, 7);
+  const Inventory got = take_inventory(graph, DeviceProfile{}, nullptr);
+  EXPECT_FALSE(got.has_npu);
+  EXPECT_EQ(row(got, OnnxOp::Softmax).ways.front().site, Site::cpu);
+  EXPECT_EQ(killer(got, "dtype_missing"), nullptr);
+  EXPECT_NE(killer(got, "kv_concat"), nullptr);  // no compiler of graphs likes it
+  EXPECT_TRUE(got.unknown.empty());
+  const std::string text = inventory_text("decode", graph, got);
+  EXPECT_EQ(text.find("NPU"), std::string::npos) << text;
+  EXPECT_NE(text.find("can be precomputed"), std::string::npos);
+}
+
+// By node, and what many share said once.
+TEST(Inventory, JsonIsByNode) {
+  const Toolchain toolchain = willing();
+  const PrimitiveGraph graph = llama(1, 7);
+  const Inventory got = take_inventory(graph, device(), &toolchain);
+  const json::object all = inventory_json(graph, got);
+  const json::array& nodes = all.at("nodes").as_array();
+  ASSERT_EQ(nodes.size(), graph.nodes.size());
+  const auto decisions = static_cast<std::int64_t>(all.at("decisions").as_array().size());
+  const auto tensors = static_cast<std::int64_t>(all.at("tensors").as_array().size());
+  EXPECT_EQ(tensors, static_cast<std::int64_t>(graph.tensors.size()));
+  EXPECT_LT(decisions, 20);
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const json::object& node = nodes[i].as_object();
+    EXPECT_EQ(node.at("name").as_string(), graph.nodes[i].name);
+    const std::int64_t number = node.at("decision").as_int64();
+    ASSERT_TRUE(number >= 0 && number < decisions);
+    EXPECT_EQ(all.at("decisions").as_array()[static_cast<std::size_t>(number)].at("why").as_string(), got.nodes[i].why);
+    const std::int64_t output = node.at("outputs").as_array()[0].as_int64();
+    ASSERT_TRUE(output >= 0 && output < tensors);
+    EXPECT_EQ(all.at("tensors").as_array()[static_cast<std::size_t>(output)].at("bytes").as_int64(),
+              graph.tensor(graph.nodes[i].outputs[0]).bytes);
+  }
+  const json::object one = inventory_json(graph, got, 1);
+  EXPECT_EQ(one.at("operators"), all.at("operators"));     // of the whole
+  EXPECT_EQ(one.at("nodes").as_array().size(), 68 + 27U);  // decompose_test counts both
 }
 
 TEST(Inventory, ExpertsAreDynamic) {

@@ -2,6 +2,7 @@
 
 import re
 
+from constraints import CONSTRAINTS, DTYPES_SINCE
 from facts import FactError, table
 
 # The name and version in npu_ops.csv -> file, name, version. None: its rows go into other files, or into profiles.
@@ -37,8 +38,9 @@ DTYPES = {
     "static int8": ["int8"],
     "int8, fp16 (w8a8 in RKLLM)": ["int8", "fp16"],
     "fp32/fp16": ["fp32", "fp16"],
-    "fp16, fp32, int8 for some": ["fp16", "fp32", "int8"],
+    "fp16, fp32, int8 for some": ["fp16", "fp32"],  # for which is not said
     "fp16; int8/int4 palettised weights": ["fp16"],
+    "fp16; int4/int8 weights": ["fp16", "a16w4", "a16w8"],
     "bf16 since 2.44; fp16/int16": ["bf16", "fp16", "int16"],
     "int16 act, int4 weights since 2.44": ["a16w4"],
     "a8w2 since 2.49": ["a8w2"],
@@ -46,6 +48,8 @@ DTYPES = {
     "fp16": ["fp16"],
     "int4 symmetric, group or channel wise": ["int4"],
 }
+# Types of weights, which only products have.
+WEIGHT_DTYPES = {"fp16; int8/int4 palettised weights": ["a16w4", "a16w8"]}
 # Rows that are no operator of a graph but a trait of the toolchain.
 TRAITS = {
     "dynamic_shape": "dynamic_shape",
@@ -67,19 +71,18 @@ def entry_of(row, name):
         raise FactError(f"npu_ops.csv: dtypes '{row['dtypes']}' is not one of the forms known here")
     out = {"op": name, "support": row["support"]}
     if DTYPES[row["dtypes"]]:
-        out["dtypes"] = DTYPES[row["dtypes"]]
+        out["dtypes"] = DTYPES[row["dtypes"]] + (WEIGHT_DTYPES.get(row["dtypes"], []) if name in ("Gemm", "Conv") else [])
     constraint = re.sub(r"\. $", "", row["constraint"]).strip()
     if constraint:
         out["constraint"] = constraint
-    # Hexagon's generation: for the whole operator, or for fp16 only.
-    if match := re.search(r"need[s]? V(\d+)\+", constraint):
-        out["constrained_before_generation"] = int(match[1])
-    if match := re.search(r"fp16 \(V(\d+)\+\)", row["dtypes"]):
+    if name and row["support"] == "partial" and constraint not in CONSTRAINTS:
+        raise FactError(f"npu_ops.csv: {row['toolchain']}: {name}: constraints.py does not say what '{constraint}' means")
+    if name and row["support"] != "no":
+        out.update(CONSTRAINTS.get(constraint, {}))
+    if name and (match := re.search(r"fp16 \(V(\d+)\+\)", row["dtypes"])):
         out["fp16_since_generation"] = int(match[1])
-    if match := re.search(r"since (?:QAIRT )?(\d+\.\d+)", constraint):
-        out["since_version"] = match[1]
-    elif match := re.search(r"since (\d+\.\d+)", row["dtypes"]):
-        out["dtype_since_version"] = match[1]
+    if row["dtypes"] in DTYPES_SINCE:
+        out["dtypes_since_version"] = DTYPES_SINCE[row["dtypes"]]
     out["source"] = row["source"]
     return out
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "base/log.h"
 #include "bundle/footprint.h"
@@ -46,11 +48,20 @@ class InspectCommand final : public Command {
         "--device", "ID", device_,
         "instead: each operator of prefill and decode, what the device's toolchain does with it, and why; MODEL may "
         "then be a config.json alone or a public model's name (qwen2.5-1.5b), too");
-    arguments.text("--toolchain", "NAME", toolchain_, "whose table counts (default: the first of the device's)");
+    arguments.text(
+        "--toolchain", "NAME", toolchain_,
+        "whose table counts (default: the first of the device's); NAME@VERSION: as of that version, qairt@2.45 "
+        "(default: the newest its table covers)");
+    arguments.number(
+        "--link-latency-us", link_latency_us_, 0, 1e6,
+        "microseconds that handing a tensor from one side to the other takes (default: the profile's; most "
+        "say nothing, and then only a lower bound from bandwidth is known)");
     arguments.integer(
         "-p,--prompt", prompt_, 1, std::numeric_limits<std::int32_t>::max(),
         "tokens of the prefill graph (default: 512, or the context); decode is at --ctx (default: 4096, or "
         "what the model was trained for)");
+    arguments.integer("--layer", layer_, 0, std::numeric_limits<std::int32_t>::max(),
+                      "with --json: the nodes of this layer, and of none, only (default: all; experts are many)");
     arguments.example("knapsack inspect model.gguf", "what it is, what it needs, what is odd about it");
     arguments.example("knapsack inspect folder --check", "exit code 3 when a weight is damaged");
     arguments.example("knapsack inspect model.gguf --json | jq .kv_bytes_per_token", "for a script");
@@ -59,7 +70,11 @@ class InspectCommand final : public Command {
 
   Result<int> run(Context& context) override {
     if (device_) return operators(context);
-    if (toolchain_ || prompt_) return usage_error("--{} goes with --device", toolchain_ ? "toolchain" : "prompt");
+    for (const auto& [given, name] : {std::pair{toolchain_.has_value(), "toolchain"},
+                                      {prompt_.has_value(), "prompt"},
+                                      {link_latency_us_.has_value(), "link-latency-us"},
+                                      {layer_.has_value(), "layer"}})
+      if (given) return usage_error("--{} goes with --device", name);
     Busy busy("reading", context.quiet);
     TRY(const Imported model, import_model(model_, {}));
     TRY(const auto bundle, make_bundle(model, {}));
@@ -121,6 +136,10 @@ class InspectCommand final : public Command {
     const std::int64_t ctx = ctx_.value_or(std::min(usual, model.config.ctx));
     if (ctx > model.config.ctx)
       return usage_error("--ctx {} is more than the {} tokens the model was trained for", ctx, model.config.ctx);
+    if (layer_ && (!context.json || *layer_ >= model.config.layers))
+      return usage_error("--layer {}: {}", *layer_,
+                         context.json ? fmt::format("expected at most {}, the last layer", model.config.layers - 1)
+                                      : "goes with --json");
     const std::int64_t prompt = prompt_.value_or(std::min(usual_prompt, ctx));
     if (prompt > ctx) return usage_error("--prompt {} is more than the context of {} tokens (--ctx)", prompt, ctx);
 
@@ -129,24 +148,37 @@ class InspectCommand final : public Command {
     object["toolchain"] = json::value(nullptr);
     std::string text = fmt::format("device        {}\n", profile.name);
     if (table != nullptr) {
-      object["toolchain"] = json::object{{"id", table->id}, {"name", table->name}, {"version", table->version}};
-      text += fmt::format("toolchain     {} {} ({})\n", table->name, table->version, table->id);
+      object["toolchain"] =
+          json::object{{"id", table->id}, {"name", table->name}, {"version", table->version}, {"at", table->at}};
+      text += fmt::format(
+          "toolchain     {} {} ({})\n", table->name,
+          table->at == table->version ? table->at : fmt::format("{}, as of {}", table->version, table->at), table->id);
     }
+    if (!profile.npu)
+      text += fmt::format("no NPU        everything runs on the {}; what follows is what an exporter writes\n",
+                          profile.gpu ? "CPU or the GPU" : "CPU");
+    const InventoryOptions options{.kv_bits = kv_ == "q8_0" ? 8 : 16, .link_latency_us = link_latency_us_};
     std::vector<std::string> unknown;
+    std::set<std::string> not_listed;
     for (const bool decode : {false, true}) {
-      const PrimitiveGraph graph =
-          decompose(model.graph, {.tokens = decode ? 1 : prompt, .past = decode ? ctx - 1 : 0});
-      const Inventory inventory = take_inventory(graph, profile, table);
+      const PrimitiveGraph graph = decompose(
+          model.graph,
+          {.tokens = decode ? 1 : prompt, .past = decode ? ctx - 1 : 0, .stored = model.format != "config.json"});
+      const Inventory inventory = take_inventory(graph, profile, table, options);
       const std::string title =
           decode ? fmt::format("decode, one token at {}", ctx) : fmt::format("prefill, {} tokens", prompt);
       if (context.json) {
-        object[decode ? "decode" : "prefill"] = inventory_json(graph, inventory);
+        object[decode ? "decode" : "prefill"] = inventory_json(graph, inventory, layer_);
       } else {
         text += fmt::format("\n{}", inventory_text(title, graph, inventory));
       }
       for (const std::string& each : inventory.unknown)
         if (std::find(unknown.begin(), unknown.end(), each) == unknown.end()) unknown.push_back(each);
+      not_listed.insert(inventory.not_listed.begin(), inventory.not_listed.end());
     }
+    if (!not_listed.empty())
+      unknown.push_back(fmt::format("what becomes of operators that the toolchain's table does not list ({})",
+                                    fmt::join(not_listed, ", ")));
     object["unknown"] = json::value_from(unknown);
     if (!unknown.empty()) text += fmt::format("\nnot known: {}\n", fmt::join(unknown, "; "));
     return print_result(context, text, object);
@@ -266,8 +298,9 @@ class InspectCommand final : public Command {
   }
 
   std::string model_, kv_ = "f16";
-  std::optional<std::int64_t> ctx_, prompt_;
+  std::optional<std::int64_t> ctx_, prompt_, layer_;
   std::optional<std::string> device_, toolchain_;
+  std::optional<double> link_latency_us_;
   bool tensors_ = false, check_ = false;
 };
 
