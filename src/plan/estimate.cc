@@ -323,6 +323,12 @@ Plan estimate(const PlanModel& model, const DeviceProfile& device, const Efficie
   } else {
     speed(model, device, efficiency, options, weights, place, unit, out);
   }
+  if (unit == UnitKind::npu) out.operators = options.operators;
+  if (out.operators && out.operators->unknown > 0)
+    out.unknown.push_back(
+        fmt::format("whether {} of {} operators of a decode step run on the NPU: the table of {} does "
+                    "not list them",
+                    out.operators->unknown, out.operators->nodes, out.operators->toolchain));
   load(weights, device, efficiency.engine().band, options, out);
   power_and_heat(device, options, out);
   return out;

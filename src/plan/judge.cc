@@ -1,6 +1,7 @@
 #include "plan/judge.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -94,9 +95,53 @@ void judge_npu(const DeviceProfile& device, const Plan& plan, std::vector<Reason
     reasons.push_back({Wall::unit, 0.5, Verdict::does_not_fit, "the NPU takes no weights of 4 bits"});
 }
 
+// The bits of a scheme's matrices in the middle of a model, as toolchains count them.
+std::int64_t middle_bits(const PlanModel& model, const Scheme& scheme) {
+  const TensorPlace place{TensorPart::up, model.layers / 2, model.hidden, model.hidden};
+  const double bits =
+      8 * static_cast<double>(scheme.bytes(model.place(), place)) / static_cast<double>(place.rows * place.cols);
+  constexpr double floats = 12;
+  constexpr double bytes = 7;
+  constexpr double nibbles = 3.5;
+  return bits > floats ? 16 : bits > bytes ? 8 : bits > nibbles ? 4 : 2;
+}
+
+// What the toolchain takes: of types a wall, of operators a price.
+void judge_operators(const PlanModel& model, const Plan& plan, std::vector<Reason>& reasons) {
+  if (!plan.operators) return;
+  const PlanOperators& o = *plan.operators;
+  const std::string which = o.toolchain.find(o.at) == std::string::npos || o.at.empty()
+                                ? fmt::format("{} at {}", o.toolchain, o.at)
+                                : o.toolchain;
+  if (const auto scheme = Scheme::named(plan.quant); scheme && !o.weight_bits.empty()) {
+    const std::int64_t bits = middle_bits(model, *scheme);
+    if (std::find(o.weight_bits.begin(), o.weight_bits.end(), bits) == o.weight_bits.end())
+      reasons.push_back(
+          {Wall::unit, 0.5, Verdict::does_not_fit,
+           fmt::format("{} takes no weights of {} bits, but of {}", which, bits, fmt::join(o.weight_bits, ", "))});
+  }
+  if (o.on_cpu > 0) {
+    const double us = o.time.us.value_or(o.time.at_least_us.value_or(0));
+    const std::string price = o.time.us            ? fmt::format(", {:.0f} us", us)
+                              : o.time.at_least_us ? fmt::format(", {:.0f} us at least", us)
+                                                   : "";
+    constexpr double much = 0.1;  // of a step
+    const bool dear = plan.decode_tokens_per_s && us * 1e-6 * plan.decode_tokens_per_s->expected > much;
+    const double kib = static_cast<double>(o.crossings.to_cpu_bytes + o.crossings.to_npu_bytes) / 1024;
+    reasons.push_back(
+        {Wall::unit, dear ? 0.1 : -0.3, dear ? Verdict::tight : Verdict::fits,
+         fmt::format("with {} {} of {} operators of a decode step leave the NPU ({}): {} copies, {:.0f} KiB{} a token, "
+                     "in {} NPU graphs (see `knapsack inspect --device`)",
+                     which, o.on_cpu, o.nodes, fmt::join(o.refused, ", "), o.crossings.copies, kib, price, o.pieces)});
+  } else if (o.unknown == 0) {
+    reasons.push_back(
+        {Wall::unit, -0.6, Verdict::fits, fmt::format("{} takes all {} operators of a decode step", which, o.nodes)});
+  }
+}
+
 }  // namespace
 
-void judge(const PlanModel& /*model*/, const DeviceProfile& device, const PlanOptions& options, Plan& plan) {
+void judge(const PlanModel& model, const DeviceProfile& device, const PlanOptions& options, Plan& plan) {
   std::vector<Reason> reasons;
   judge_memory(device, options, plan, reasons);
   const PlanBar& bar = options.bar;
@@ -134,6 +179,7 @@ void judge(const PlanModel& /*model*/, const DeviceProfile& device, const PlanOp
                                                                                                 : Verdict::does_not_fit,
          fmt::format("throttles after {:.1f} minutes, {:g} are asked for", *plan.minutes_to_throttle, bar.minutes)});
   judge_npu(device, plan, reasons);
+  judge_operators(model, plan, reasons);
   std::stable_sort(reasons.begin(), reasons.end(), [](const Reason& a, const Reason& b) {
     return a.verdict != b.verdict ? a.verdict > b.verdict : a.weight > b.weight;
   });

@@ -82,15 +82,25 @@ bool better(const Plan& a, const Plan& b) {
   return false;  // schemes come from the most exact on
 }
 
+bool as_measured_with(const Efficiency& efficiency, const Plan& plan) {
+  constexpr double about = 1.25;  // tables and heads have more bits than the label says
+  const auto most = efficiency.most_bits(plan.unit, plan.framework);
+  return !most || plan.bits_per_weight <= about * *most;
+}
+
 Plan best(const PlanModel& model, const DeviceProfile& device, const Efficiency& efficiency,
           const PlanOptions& options) {
   std::optional<Plan> chosen;
   for (const UnitKind unit : units_of(device, efficiency, options)) {
     std::optional<Plan> of_unit;
+    bool usual = false;
     for (const std::string& scheme : schemes_of(options, unit, model)) {
       Plan next = estimate(model, device, efficiency, options, scheme, unit);
       judge(model, device, options, next);
-      if (!of_unit || better(next, *of_unit)) of_unit = std::move(next);
+      // `auto` takes none that is wider than whatever the framework was measured with, where there is another.
+      const bool as_measured = options.quant != "auto" || as_measured_with(efficiency, next);
+      if (!of_unit || (as_measured && (!usual || better(next, *of_unit)))) of_unit = std::move(next);
+      usual = usual || as_measured;
     }
     if (!chosen || better(*of_unit, *chosen)) chosen = std::move(of_unit);
   }

@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "device/profile.h"
+#include "plan/operators.h"
 #include "plan/speed_model.h"
 #include "tensor/mixes.h"
 
@@ -61,6 +62,7 @@ struct PlanOptions {
   std::string quant = "auto";                // a scheme, "auto", or "stored"
   std::string kv = "f16";                    // f16, i8, i4
   std::string unit = "auto";                 // cpu, gpu, npu, auto
+  std::optional<PlanOperators> operators{};  // what the NPU's toolchain makes of the graph; nothing: not asked
   std::string framework{};                   // whose efficiency counts; empty: the one most measured there
   std::optional<double> memory_gib{};        // of the device at hand, where its profile has several sizes or none
   std::optional<double> gb_per_s{};          // its bandwidth, where the profile has none or another
@@ -102,6 +104,7 @@ struct Plan {
   std::optional<double> gb_per_s{}, bandwidth_share{}, floor_ms{}, peak_tops{};
   double prefill_tflop = 0, attention_tflop = 0;
   std::int64_t padded_prompt = 0;
+  std::optional<PlanOperators> operators{};  // of a plan for the NPU, where they were asked about
   std::vector<std::string> unknown{};
   std::array<Verdict, walls> by_wall{};  // fits where there was nothing to judge
   double excess = 0;                     // by how much all that does not fit is beyond the bar, as logarithms

@@ -30,6 +30,26 @@ json::value json_of(const std::optional<Estimate>& e) {
   return json::object{{"low", e->low}, {"expected", e->expected}, {"high", e->high}};
 }
 
+json::value operators_json(const std::optional<PlanOperators>& operators) {
+  if (!operators) return nullptr;
+  const PlanOperators& o = *operators;
+  return json::object{{"toolchain", o.toolchain},
+                      {"at", o.at},
+                      {"total", o.nodes},
+                      {"npu", o.on_npu},
+                      {"cpu", o.on_cpu},
+                      {"ahead", o.ahead},
+                      {"unknown", o.unknown},
+                      {"refused", json::value_from(o.refused)},
+                      {"npu_graphs", o.pieces},
+                      {"copies", o.crossings.copies},
+                      {"to_cpu_bytes", o.crossings.to_cpu_bytes},
+                      {"to_npu_bytes", o.crossings.to_npu_bytes},
+                      {"us", json_of(o.time.us)},
+                      {"us_at_least", json_of(o.time.at_least_us)},
+                      {"weight_bits", json::value_from(o.weight_bits)}};
+}
+
 }  // namespace
 
 std::string plan_text(const PlanModel& model, const DeviceProfile& device, const PlanOptions& options,
@@ -123,6 +143,7 @@ json::object plan_json(const PlanModel& model, const DeviceProfile& device, cons
   out["minutes_to_throttle"] = json_of(plan.minutes_to_throttle);
   out["never_throttles"] = plan.never_throttles;
   out["sustained_tokens_per_s"] = json_of(plan.sustained_tokens_per_s);
+  out["operators"] = operators_json(plan.operators);
   out["working"] =
       json::object{{"weights_read_gb", plan.read_gb},         {"kv_read_gb", plan.kv_read_gb},
                    {"gb_per_s", json_of(plan.gb_per_s)},      {"bandwidth_share", json_of(plan.bandwidth_share)},

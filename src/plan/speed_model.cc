@@ -67,6 +67,8 @@ Result<Efficiency> Efficiency::read(std::string_view text, const std::string& or
   TRY(out.usual_framework_, words(*usual, origin));
   TRY(const json::object* const peaks, json_object(whole, "usual_peak", origin));
   TRY(out.usual_peak_, numbers(*peaks, origin));
+  TRY(const json::object* const bits, json_object(whole, "most_bits", origin));
+  TRY(out.most_bits_, numbers(*bits, origin));
   TRY(const json::object* const engine, json_object(whole, "engine", origin));
   for (const auto& [key, target] : {std::pair{"runtime_mib", &out.engine_.runtime_mib}, {"band", &out.engine_.band}}) {
     TRY(*target, json_number(*engine, key, origin, 0, far));
@@ -124,6 +126,11 @@ std::string Efficiency::chip(const std::string& device) const {
 std::string Efficiency::usual_framework(const std::string& unit, const std::string& chip) const {
   const auto it = usual_framework_.find(unit + "/" + chip);
   return it == usual_framework_.end() ? "" : it->second;
+}
+
+std::optional<double> Efficiency::most_bits(const std::string& unit, const std::string& framework) const {
+  const auto it = most_bits_.find(unit + "/" + framework);
+  return it == most_bits_.end() ? std::nullopt : std::optional(it->second);
 }
 
 double Efficiency::peak(const std::string& unit, double published, double gb_per_s) const {

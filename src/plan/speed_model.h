@@ -69,6 +69,8 @@ class Efficiency {
   [[nodiscard]] std::string chip(const std::string& device) const;
   // The framework that most measurements of this unit of this chip are of; empty: there are none.
   [[nodiscard]] std::string usual_framework(const std::string& unit, const std::string& chip) const;
+  // The most bits a weight that a framework was measured with on a unit; absent: it was measured with nothing.
+  [[nodiscard]] std::optional<double> most_bits(const std::string& unit, const std::string& framework) const;
   // Tera-operations a second that a unit can feed. published: of its data sheet; 0: not known.
   [[nodiscard]] double peak(const std::string& unit, double published, double gb_per_s) const;
 
@@ -99,7 +101,7 @@ class Efficiency {
 
   std::vector<std::pair<std::string, std::string>> frameworks_{};
   std::map<std::string, std::string> chips_{}, usual_framework_{};
-  std::map<std::string, double> usual_peak_{};
+  std::map<std::string, double> usual_peak_{}, most_bits_{};
   std::map<std::string, Target> targets_{};
   EngineEfficiency engine_{};
 };

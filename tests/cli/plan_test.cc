@@ -104,6 +104,46 @@ TEST(PlanCommand, TheMachineAtHand) {
   EXPECT_TRUE(object.at("load_s").is_object());
 }
 
+// RKNN-Toolkit2's table has 8 bits and floats; of the operators it takes all, but for what it writes otherwise.
+TEST(PlanCommand, WhatAToolchainTakes) {
+  const auto planned = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"qwen2.5-1.5b", "--unit", "npu", "--json"});
+    return object_of(plan(words));
+  };
+  const json::object four = planned({"--device", "rk3588", "--toolchain", "rknn-toolkit2", "--quant", "w4a16-g128"});
+  EXPECT_EQ(four.at("verdict").as_string(), "does not fit");
+  EXPECT_EQ(four.at("reasons").as_array().at(0).as_string(),
+            "rknn-toolkit2-2.1.0 takes no weights of 4 bits, but of 8, 16");
+  const json::object eight = planned({"--device", "rk3588", "--toolchain", "rknn-toolkit2"});
+  EXPECT_EQ(eight.at("quant").as_string(), "w8a8");
+  EXPECT_EQ(eight.at("verdict").as_string(), "fits");
+  EXPECT_EQ(eight.at("operators").at("total").as_int64(), 2015);
+  const auto& operators = eight.at("operators").as_object();
+  EXPECT_EQ(operators.at("npu").as_int64() + operators.at("cpu").as_int64() + operators.at("ahead").as_int64() +
+                operators.at("unknown").as_int64(),
+            2015);
+  EXPECT_EQ(
+      planned({"--device", "snapdragon-8-gen-3", "--toolchain", "qairt@2.41"}).at("operators").at("at").as_string(),
+      "2.41");
+  EXPECT_TRUE(object_of(plan({"qwen2.5-1.5b", "--device", "rk3588", "--json"})).at("operators").is_null());
+  EXPECT_NE(plan({"qwen2.5-1.5b", "--device", "raspberry-pi-5", "--toolchain", "qairt"}).err.find("has no NPU"),
+            std::string::npos);
+  EXPECT_NE(
+      plan({"qwen2.5-1.5b", "--device", "rk3588", "--toolchain", "rknn-toolkit3"}).err.find("rknn-toolkit2-2.1.0"),
+      std::string::npos);
+}
+
+// Genie was measured with 4 bits: `auto` plans for that, though f16 would fit, and takes f16 where it is asked for.
+TEST(PlanCommand, AutoStaysWithWhatAFrameworkWasMeasuredWith) {
+  const auto quant = [](const std::string& asked) {
+    return object_of(
+        plan({"qwen2.5-1.5b", "--device", "snapdragon-8-gen-3", "--memory", "12", "--quant", asked, "--json"}));
+  };
+  EXPECT_EQ(quant("auto").at("quant").as_string(), "w4a16-g128");
+  EXPECT_EQ(quant("f16").at("quant").as_string(), "f16");
+  EXPECT_EQ(quant("f16").at("verdict").as_string(), "fits");
+}
+
 TEST(PlanCommand, ABareConfigAndACheckpoint) {
   testing::TempDir folder;
   testing::write_file(folder.path() / "config.json",

@@ -19,7 +19,7 @@ namespace {
 // No effects but the bases, all 0: half of the bandwidth, a millisecond a layer and for 10^9 weights.
 constexpr const char* plain = R"({"frameworks": [["rkllm", "rkllm"]], "chips": {"a-super": "a"},
   "usual_framework": {"npu/a": "rkllm"}, "usual_peak": {"npu": 0.5, "cpu": 0.01},
-  "engine": {"runtime_mib": 40, "band": 0.1},
+  "most_bits": {"npu/y": 4.5}, "engine": {"runtime_mib": 40, "band": 0.1},
   "targets": {
   "decode": {"band": {"npu": 0.1}, "band_unseen": 0.3, "groups": ["npu/a/rkllm"], "quantities": {
     "e": {"base": 0, "soc": {"npu/a": 1}}, "layer": {"base": 0}, "kv": {"base": 0}, "weight": {"base": 0}}},

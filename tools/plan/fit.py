@@ -190,6 +190,16 @@ def usual_frameworks(rows):
     return {k: min(c, key=lambda f: (-c[f], f)) for k, c in sorted(count.items())}
 
 
+def most_bits(rows):
+    """For each unit and framework the most bits a weight that it was measured with."""
+    most = {}
+    for r in rows:
+        if r['fit_ok'] and r['decode_tok_s'] and r['weight_bits']:
+            k = r['unit'] + '/' + r['framework']
+            most[k] = max(most.get(k, 0), r['weight_bits'])
+    return dict(sorted(most.items()))
+
+
 def report(fit, sign, inside, one, left):
     table = collections.defaultdict(list)
     for i, r in enumerate(fit.rows):
@@ -252,7 +262,7 @@ def main():
     ap.add_argument('--target', choices=sorted(TARGETS))
     a = ap.parse_args()
     rows = load(a.rows, a.root)
-    result = dict(frameworks=FRAMEWORKS, chips=CHIPS, usual_peak=USUAL_PEAK, usual_framework=usual_frameworks(rows), engine=ENGINE,
+    result = dict(frameworks=FRAMEWORKS, chips=CHIPS, usual_peak=USUAL_PEAK, usual_framework=usual_frameworks(rows), most_bits=most_bits(rows), engine=ENGINE,
                   targets={})
     for target in TARGETS:
         if a.target in (None, target):

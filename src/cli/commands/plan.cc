@@ -23,9 +23,16 @@
 namespace knapsack {
 namespace {
 
-Result<PlanModel> read_model(const std::string& model) {
-  TRY(const NamedModel named, read_shapes(model));
-  return plan_model(named.imported, named.name);
+// The graph is asked about operators once it is known for which device.
+struct ReadModel {
+  NamedModel named;
+  PlanModel plan;
+};
+
+Result<ReadModel> read_model(const std::string& model) {
+  TRY(NamedModel named, read_shapes(model));
+  TRY(PlanModel shapes, plan_model(named.imported, named.name));
+  return ReadModel{std::move(named), std::move(shapes)};
 }
 
 class PlanCommand final : public Command {
@@ -51,6 +58,9 @@ class PlanCommand final : public Command {
         "checkpoint is");
     arguments.choice("--kv", options_.kv, {"f16", "i8", "i4"}, "how the KV cache is stored");
     arguments.choice("--unit", options_.unit, {"auto", "cpu", "gpu", "npu"}, "where it runs; auto: the fastest");
+    arguments.text("--toolchain", "NAME[@VERSION]", toolchain_,
+                   "the NPU's compiler: what its table says of this model's operators and types counts, too (`knapsack "
+                   "inspect --device` shows each)");
     arguments.text(
         "--framework", "NAME", options_.framework,
         "whose efficiency counts (llama.cpp, rkllm, genie, mlx, ...); without it the one most measured there");
@@ -77,6 +87,8 @@ class PlanCommand final : public Command {
     arguments.example("knapsack plan qwen3-4b --device apple-m4 --sweep ctx=1k..32k --plot sweep.svg",
                       "what context costs");
     arguments.example("knapsack plan llama-3.2-3b --device raspberry-pi-5 --quant all", "every scheme, a line each");
+    arguments.example("knapsack plan qwen2.5-1.5b --device snapdragon-8-gen-3 --unit npu --toolchain qairt@2.45",
+                      "with what leaves the NPU there");
   }
 
   Result<int> run(Context& context) override {
@@ -95,10 +107,12 @@ class PlanCommand final : public Command {
     }
     if (!device_ && !(sweep && sweep->what == "device")) return usage_error("name a device (--device ID)");
     Busy busy("reading", context.quiet);
-    TRY(const PlanModel model, read_model(*model_));
+    TRY(const ReadModel read, read_model(*model_));
+    const PlanModel& model = read.plan;
     busy.finish();
-    if (sweep) return many(context, model, *sweep);
+    if (sweep) return many(context, read, *sweep);
     TRY(const Device device, device_or_measured_host(context, *devices_, *device_));
+    TRY_VOID(ask_toolchain(read, device.profile, options_));
     TRY(Plan result, plan(model, device.profile, Efficiency::fitted(), options_));
     if (result.verdict != Verdict::fits) add_smaller_model(model, device.profile, result);
     if (plot_)
@@ -109,16 +123,30 @@ class PlanCommand final : public Command {
   }
 
  private:
+  [[nodiscard]] Result<void> ask_toolchain(const ReadModel& read, const DeviceProfile& device,
+                                           PlanOptions& options) const {
+    if (!toolchain_) return {};
+    if (!device.npu) return usage_error("--toolchain {}: {} has no NPU", *toolchain_, device.name);
+    TRY(const Toolchain toolchain, devices_->toolchain(*toolchain_, device.toolchains));
+    const Imported& imported = read.named.imported;
+    if (options.ctx < 1 || options.ctx > imported.config.ctx) return {};  // the plan refuses it, with its reason
+    options.operators =
+        plan_operators(imported.graph, device, toolchain, options.ctx, imported.format != "config.json");
+    return {};
+  }
+
   // Of a public model: the largest of its family that comes nearer to fitting.
   void add_smaller_model(const PlanModel& model, const DeviceProfile& device, Plan& result) const {
     const auto named = find_public_model(*model_);
     if (!named) return;
     for (const PublicModel& smaller : smaller_public_models(*named)) {
       const auto other = read_model(smaller.id);
-      const auto then = other ? plan(*other, device, Efficiency::fitted(), options_) : Result<Plan>(other.error());
+      PlanOptions options = options_;
+      if (!other || !ask_toolchain(*other, device, options)) continue;
+      const auto then = plan(other->plan, device, Efficiency::fitted(), options);
       if (!then || then->verdict >= result.verdict) continue;  // one of another context, say, is no way out
       result.changes.push_back(
-          fmt::format("{} in place of {}: {}", other->name, model.name, verdict_name(then->verdict)));
+          fmt::format("{} in place of {}: {}", other->plan.name, model.name, verdict_name(then->verdict)));
       return;
     }
   }
@@ -136,7 +164,8 @@ class PlanCommand final : public Command {
   }
 
   // A row a value; a scheme or context that a model cannot have ends it, as it would alone.
-  Result<int> many(Context& context, const PlanModel& model, const Sweep& sweep) {
+  Result<int> many(Context& context, const ReadModel& read, const Sweep& sweep) {
+    const PlanModel& model = read.plan;
     std::vector<PlanRow> rows;
     json::array plans;
     int code = static_cast<int>(Code::gate);
@@ -148,6 +177,7 @@ class PlanCommand final : public Command {
       if (sweep.what == "quant") options.quant = value;
       if (sweep.what == "kv") options.kv = value;
       TRY(const Device device, device_or_measured_host(context, *devices_, sweep.what == "device" ? value : *device_));
+      TRY_VOID(ask_toolchain(read, device.profile, options));
       TRY(Plan result, plan(model, device.profile, Efficiency::fitted(), options));
       if (exit_code(result) == 0) code = 0;
       plans.push_back(plan_json(model, device.profile, options, result));
@@ -177,14 +207,14 @@ class PlanCommand final : public Command {
     sources.model = [&](const std::string& name) -> std::optional<RowShape> {
       const auto [it, fresh] = models.try_emplace(name);
       if (fresh && find_public_model(name))
-        if (const auto model = read_model(name)) it->second = row_shape(*model);
+        if (const auto model = read_model(name)) it->second = row_shape(model->plan);
       return it->second;
     };
     TRY(const auto rows, validate_rows(csv, *validate_, Efficiency::fitted(), sources));
     return print_result(context, validation_text(rows), validation_json(rows));
   }
 
-  std::optional<std::string> model_, device_, bar_, sweep_, plot_, validate_;
+  std::optional<std::string> model_, device_, toolchain_, bar_, sweep_, plot_, validate_;
   std::optional<Devices> devices_;
   PlanOptions options_;
 };
