@@ -68,7 +68,7 @@ void judge_figure(Wall wall, const std::string& text, double expected, double hi
   reasons.push_back({wall, std::log(expected / bar), verdict, text});
 }
 
-void judge_npu(const DeviceProfile& device, const Plan& plan, std::vector<Reason>& reasons) {
+void judge_npu(const PlanModel& model, const DeviceProfile& device, const Plan& plan, std::vector<Reason>& reasons) {
   const UnitProfile* npu = device.unit(UnitKind::npu);
   if (plan.unit != "npu" || npu == nullptr) return;
   const UnitLimits& limits = npu->limits;
@@ -88,6 +88,29 @@ void judge_npu(const DeviceProfile& device, const Plan& plan, std::vector<Reason
                        fmt::format("the weights ({}) must be split into {} contexts of the NPU, each of at most {}",
                                    size_text(plan.weights_mib), parts,
                                    size_text(static_cast<double>(limits.context_bytes->value) / mib))});
+  }
+  if (limits.address_bits && mapped > std::exp2(limits.address_bits->value))
+    reasons.push_back({Wall::unit, std::log(mapped / std::exp2(limits.address_bits->value)), Verdict::does_not_fit,
+                       fmt::format("weights and KV ({}) are more than the NPU's addresses of {} bits reach",
+                                   size_text(mapped / mib), limits.address_bits->value)});
+  if (limits.weight_buffer_bytes && plan.weights_mib * mib > static_cast<double>(limits.weight_buffer_bytes->value))
+    reasons.push_back(
+        {Wall::unit, -0.4, Verdict::fits,
+         fmt::format("map the weights ({}) as at least {} buffers: one of {} is known to have failed on such a device",
+                     size_text(plan.weights_mib),
+                     parts_of(plan.weights_mib * mib, static_cast<double>(limits.weight_buffer_bytes->value)),
+                     size_text(static_cast<double>(limits.weight_buffer_bytes->value) / mib))});
+  if (limits.tensor_dim) {
+    std::int64_t widest = 0;
+    for (const PlanTensor& tensor : model.tensors)
+      if (tensor.place.part != TensorPart::table)
+        widest = std::max({widest, tensor.place.rows / tensor.experts, tensor.place.cols});
+    if (widest > limits.tensor_dim->value)
+      reasons.push_back(
+          {Wall::unit, -0.4, Verdict::fits,
+           fmt::format("a matrix of {} rows or columns must be cut into {}: the NPU takes no dimension beyond {}",
+                       widest, parts_of(static_cast<double>(widest), static_cast<double>(limits.tensor_dim->value)),
+                       limits.tensor_dim->value)});
   }
   if (npu->dtypes && plan.quant.starts_with("w4") &&
       std::none_of(npu->dtypes->value.begin(), npu->dtypes->value.end(),
@@ -178,7 +201,7 @@ void judge(const PlanModel& model, const DeviceProfile& device, const PlanOption
          plan.sustained_tokens_per_s && *plan.sustained_tokens_per_s >= bar.decode_tokens_per_s ? Verdict::tight
                                                                                                 : Verdict::does_not_fit,
          fmt::format("throttles after {:.1f} minutes, {:g} are asked for", *plan.minutes_to_throttle, bar.minutes)});
-  judge_npu(device, plan, reasons);
+  judge_npu(model, device, plan, reasons);
   judge_operators(model, plan, reasons);
   std::stable_sort(reasons.begin(), reasons.end(), [](const Reason& a, const Reason& b) {
     return a.verdict != b.verdict ? a.verdict > b.verdict : a.weight > b.weight;

@@ -166,6 +166,36 @@ TEST(Plan, AMeasuredMachineByHand) {
   EXPECT_NEAR(result.floor_ms.value_or(0), 1e3 * (weights + kv) / 50e9, 1e-6);
 }
 
+// Limits of an NPU are looked at before anything is compiled.
+TEST(Plan, LimitsOfAnNpu) {
+  PlanModel model = seven_billion();  // one matrix of 1,000,000 rows
+  DeviceProfile device = board(50, 64);
+  device.npu = UnitProfile{};
+  UnitLimits& limits = device.npu->limits;
+  const auto says = [&](const std::string& text) {
+    const Plan result = planned(model, device, {.ctx = 4096, .quant = "w4a16", .unit = "npu"});
+    const auto found = std::find_if(result.reasons.begin(), result.reasons.end(),
+                                    [&](const std::string& reason) { return reason.find(text) != std::string::npos; });
+    EXPECT_NE(found, result.reasons.end()) << text;
+    return result.verdict;
+  };
+  const auto count = [](std::int64_t value) { return Count{.value = value, .source = "test"}; };
+  // 3.5 GB of weights and 2 GiB of KV.
+  limits.address_bits = count(32);
+  EXPECT_EQ(says("(5.3 GiB) are more than the NPU's addresses of 32 bits reach"), Verdict::does_not_fit);
+  limits.address_bits = count(40);
+  limits.weight_buffer_bytes = count(std::int64_t{420} << 20);
+  says("as at least 8 buffers");
+  limits.tensor_dim = count(16384);
+  says("must be cut into 62");
+  limits.process_domain_bytes = count(std::int64_t{4} << 30);
+  says("2 sessions are needed");
+  limits.context_bytes = count(std::int64_t{1} << 30);
+  says("split into 4 contexts");
+  limits.contexts = count(3);
+  EXPECT_EQ(says("split into 4 contexts"), Verdict::does_not_fit);
+}
+
 TEST(Plan, AMachineThatWasNotMeasuredHasNoSpeed) {
   DeviceProfile host = board();
   host.machine.emplace();
