@@ -1,5 +1,7 @@
 #include "cli/measured_host.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -26,6 +28,19 @@ Result<std::string> keep(const json::object& profile) {
   TRY_VOID(file.write(json_text(profile) + "\n"));
   TRY_VOID(file.commit());
   return path;
+}
+
+// A fuller measurement of this machine is worth more than a brief one. Empty: nothing speaks against keeping it.
+std::string why_not_instead(const EngineSpeed& engine) {
+  const auto devices = Devices::in_use();
+  const auto before = devices ? devices->find("host") : Result<Device>(devices.error());
+  if (!before || !before->profile.machine || !before->profile.machine->engine) return "";
+  const EngineSpeed& kept = *before->profile.machine->engine;
+  if (kept.matrices.size() > engine.matrices.size())
+    return "what is kept was measured at more length (leave --seconds out)";
+  if (kept.threads > engine.threads)
+    return fmt::format("what is kept was measured with {} threads (leave --threads out)", kept.threads);
+  return "";
 }
 
 bool is_host(std::string_view which) {
@@ -56,6 +71,10 @@ Result<MeasuredHost> measure_host(Context& context, double seconds) {
                                          part(peaks_share, 1), interruptible.token()));
   progress.finish();
   out.profile = host_profile(out.machine);
+  if (const std::string why = why_not_instead(*out.machine.engine); !why.empty()) {
+    warn("not kept as the device `host`: {}", why);
+    return out;
+  }
   auto kept = keep(out.profile);
   if (kept) {
     out.kept = std::move(*kept);

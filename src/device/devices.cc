@@ -148,8 +148,17 @@ Result<Device> Devices::find(const std::string& which) const {
   if (word == "host") {
     const Host here = read_host();
     if (const Entry* kept = named(devices_, "host")) {
-      TRY(Device device, read(*kept));
-      if (!device.profile.machine || same_machine(device.profile.machine->host, here)) return device;
+      auto found = read(*kept);
+      if (!found)
+        return Error{found.error().code, found.error().message + "; `knapsack devices measure` writes it anew"};
+      Device device = std::move(*found);
+      if (!device.profile.machine) return device;
+      if (same_machine(device.profile.machine->host, here)) {
+        // What this process may take is what the system says now, not what it said then.
+        const auto now = read_profile(json::serialize(host_profile({.host = here})), "this machine");
+        if (now && now->memory.sizes_bytes) device.profile.memory.sizes_bytes = now->memory.sizes_bytes;
+        return device;
+      }
       warn("{} is of another machine ({}) and not used: measure this one with `knapsack devices measure`", kept->path,
            printable(device.profile.name));
     }

@@ -170,11 +170,11 @@ std::optional<double> FactFields::number_of(std::string_view key, const json::va
     return std::nullopt;
   }
   const auto number = value.to_number<double>();
-  if (number > 0 && number <= most) return number;
-  const std::string_view wrong = number < 0    ? "is negative"
-                                 : number == 0 ? "is nothing to compute with"
-                                               : "is too much";
-  fault(key, fmt::format("{} {}; expected more than 0 and at most {} ({})", shown(value), wrong, most, leave_out));
+  if (number >= least_number && number <= most) return number;
+  const std::string_view wrong = number < 0              ? "is negative"
+                                 : number < least_number ? "is nothing to compute with"
+                                                         : "is too much";
+  fault(key, fmt::format("{} {}; expected {:g} to {:g} ({})", shown(value), wrong, least_number, most, leave_out));
   return std::nullopt;
 }
 
@@ -282,7 +282,7 @@ std::optional<Numbers> FactFields::numbers(std::string_view key) {
     auto items = fields.list_of<double>("values", value, [](const json::value& item) -> std::optional<double> {
       if (!item.is_number()) return std::nullopt;
       const auto number = item.to_number<double>();
-      return number > 0 && number <= most_number ? std::optional(number) : std::nullopt;
+      return number >= least_number && number <= most_number ? std::optional(number) : std::nullopt;
     });
     if (is_empty(value)) fields.fault("values", fmt::format("holds no positive number ({})", leave_out));
     return items.empty() ? std::nullopt : std::optional(std::move(items));

@@ -23,6 +23,7 @@ class Faults {
 
 class FactFields {
  public:
+  static constexpr double least_number = 1e-6;
   static constexpr double most_number = 1e9;
   static constexpr std::int64_t most_count = std::int64_t{1} << 50;  // bytes: a petabyte
   static constexpr std::size_t most_items = 4096;                    // of a list

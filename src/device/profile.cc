@@ -270,7 +270,6 @@ DeviceProfile profile_of(FactFields fields) {
   }
   if (auto heat = fields.object("heat")) profile.heat = heat_of(std::move(*heat));
   profile.toolchains = fields.texts("toolchains");
-  profile.efficiency = fields.text("efficiency");
   profile.notes = fields.texts("notes");
   if (auto machine = fields.object("machine")) profile.machine = machine_of(std::move(*machine));
   fields.no_others();

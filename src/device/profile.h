@@ -144,7 +144,6 @@ struct DeviceProfile {
   PowerProfile power{};
   HeatProfile heat{};
   std::vector<std::string> toolchains{};  // ids; the first is taken where none is asked for
-  std::string efficiency{};               // the file with fitted efficiencies; empty: the one for all
   std::vector<std::string> notes{};
   std::optional<Machine> machine{};  // of `host`
 

@@ -1,7 +1,5 @@
 #include "plan/bar.h"
 
-#include <limits>
-
 #include "base/json.h"
 
 namespace knapsack {
@@ -17,10 +15,13 @@ Result<PlanBar> read_bar(std::string_view text, const std::string& origin) {
                      : name == "decode_tokens_per_s" ? &bar.decode_tokens_per_s
                      : name == "minutes"             ? &bar.minutes
                                                      : nullptr;
+    bar.asks_load = bar.asks_load || name == "load_s";
+    bar.asks_ttft = bar.asks_ttft || name == "ttft_s";
+    bar.asks_minutes = bar.asks_minutes || name == "minutes";
     if (target == nullptr && name != "memory_mib")
       return bad_input("{}: expected load_s, ttft_s, decode_tokens_per_s, minutes or memory_mib, found \"{}\"", origin,
                        name);
-    TRY(const double number, json_number(whole, key, origin, std::numeric_limits<double>::min(), most));
+    TRY(const double number, json_number(whole, key, origin, 1e-9, most));
     if (target != nullptr) {
       *target = number;
     } else {

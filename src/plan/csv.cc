@@ -1,5 +1,9 @@
 #include "plan/csv.h"
 
+#include <algorithm>
+
+#include "base/utf8.h"
+
 namespace knapsack {
 namespace {
 
@@ -55,12 +59,17 @@ class CsvReader {
 }  // namespace
 
 Result<std::vector<CsvRow>> read_csv(std::string_view text, const std::string& origin) {
+  if (!is_valid_utf8(text)) return bad_input("{}: expected text in UTF-8, found other bytes", origin);
   CsvReader reader(text);
   std::vector<std::string> header;
   if (reader.done()) return bad_input("{}: expected a header line, found an empty file", origin);
   if (!reader.record(header)) return bad_input("{}: line 1: a quote does not end", origin);
   if (header.size() > most_columns)
     return bad_input("{}: expected at most {} columns, found {}", origin, most_columns, header.size());
+  for (std::size_t i = 0; i < header.size(); ++i)
+    if (header[i].find('\0') != std::string::npos || std::count(header.begin(), header.end(), header[i]) > 1)
+      return bad_input("{}: line 1: the column {} is there more than once, or no name", origin,
+                       printable(header[i], 40));
   std::vector<CsvRow> rows;
   std::vector<std::string> fields;
   while (!reader.done()) {

@@ -71,12 +71,14 @@ void speed(const PlanModel& model, const DeviceProfile& device, const Efficiency
     out.unknown.push_back(fmt::format(
         "the peak of the {} of {}: prefill is reckoned with what units beside such a bandwidth usually have",
         place.unit, device.name));
+  const auto prompt_tokens = static_cast<double>(options.prompt);
   const Estimate prompt = efficiency.prefill(place, {.tflop = out.prefill_tflop,
                                                      .attention_tflop = out.attention_tflop,
                                                      .peak_tops = peak,
                                                      .weight_gb = weights.read_bytes / 1e9,
                                                      .gb_per_s = gb_per_s,
-                                                     .layers = static_cast<double>(model.layers)});
+                                                     .layers = static_cast<double>(model.layers),
+                                                     .chunks = efficiency.chunks(place.unit, prompt_tokens)});
   out.prefill_tokens_per_s = inverse(prompt, static_cast<double>(options.prompt));
   out.ttft_ms = times(prompt, 1e3);
 }
@@ -101,7 +103,7 @@ void measured_speed(const PlanModel& model, const Machine& machine, double band,
     return;
   }
   const EngineSpeed& engine = *machine.engine;
-  const double gb_per_s = machine.peaks.read(engine.threads);
+  double gb_per_s = machine.peaks.read(engine.threads);
   const auto scheme = Scheme::named(out.quant);
   double decode_s = 0;   // a token, without attention
   double prefill_s = 0;  // a token, without attention
@@ -112,6 +114,7 @@ void measured_speed(const PlanModel& model, const Machine& machine, double band,
     if (part == TensorPart::table || part == TensorPart::vector) continue;
     const std::string here = format_here(model, scheme, tensor);
     const MatrixSpeed speed = engine.matrix(here, model.hidden);
+    gb_per_s = std::max(gb_per_s, speed.decode_gb_per_s);  // a cache may feed it faster than memory was read
     widest_bits = std::max(widest_bits, format(*dtype_from_name(here)).level_bits);
     const double share =
         tensor.experts > 1 ? static_cast<double>(model.top_k) / static_cast<double>(tensor.experts) : 1;
@@ -212,7 +215,8 @@ void power_and_heat(const DeviceProfile& device, const PlanOptions& options, Pla
     return;
   }
   const double part = (limit - options.ambient_c) / (watts * resistance);
-  out.minutes_to_throttle = part <= 0 ? 0 : -resistance * device.heat.capacity_j_per_c->value * std::log(1 - part) / 60;
+  out.minutes_to_throttle =
+      part <= 0 ? 0 : std::max(0.0, -resistance * device.heat.capacity_j_per_c->value * std::log(1 - part) / 60);
 }
 
 }  // namespace
@@ -262,7 +266,6 @@ double usable_share(const DeviceProfile& device, UnitKind unit) {
 }
 
 std::optional<double> budget_mib(const DeviceProfile& device, const PlanOptions& options, UnitKind unit) {
-  if (options.bar.memory_mib) return options.bar.memory_mib;
   std::optional<double> bytes;
   if (options.memory_gib) {
     bytes = *options.memory_gib * 1024 * mib;
@@ -272,8 +275,9 @@ std::optional<double> budget_mib(const DeviceProfile& device, const PlanOptions&
   } else if (device.memory.max_bytes) {
     bytes = static_cast<double>(device.memory.max_bytes->value);
   }
-  if (!bytes) return std::nullopt;
-  return *bytes * usable_share(device, unit) / mib;
+  if (!bytes) return options.bar.memory_mib;
+  const double left = *bytes * usable_share(device, unit) / mib;
+  return options.bar.memory_mib ? std::min(left, *options.bar.memory_mib) : left;
 }
 
 Plan estimate(const PlanModel& model, const DeviceProfile& device, const Efficiency& efficiency,
@@ -287,9 +291,15 @@ Plan estimate(const PlanModel& model, const DeviceProfile& device, const Efficie
   place.family = device.family;
   place.framework = options.framework.empty() ? efficiency.usual_framework(place.unit, place.soc)
                                               : efficiency.framework(options.framework);
+  if (place.framework.empty()) place.framework = efficiency.usual_framework_of_family(place.unit, place.family);
   const auto scheme = Scheme::named(quant);
   place.scheme = scheme ? scheme->activations() : "float";
   if (device.machine) place.framework = "knapsack";
+  out.measured = device.machine || efficiency.known("decode", place);
+  if (!out.measured)
+    out.unknown.push_back(fmt::format("how the {} of {} really does{}: nobody published it, other chips stand for it",
+                                      place.unit, device.name,
+                                      place.framework.empty() ? "" : " with " + place.framework));
   out.framework = place.framework;
 
   const WeightTotals weights = weigh(model, quant);

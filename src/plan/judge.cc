@@ -48,6 +48,8 @@ void judge_memory(const DeviceProfile& device, const PlanOptions& options, const
                                  verdict == Verdict::does_not_fit ? "is more than the budget of" : "in a budget of",
                                  size_text(*plan.budget_mib), parts)});
   const auto& sizes = device.memory.sizes_bytes;
+  if (!options.memory_gib && !options.bar.memory_mib && !device.machine)
+    reasons.back().text += "; the budget is of the largest memory it has, --memory GIB says another";
   if (verdict != Verdict::does_not_fit && sizes && !options.memory_gib && !options.bar.memory_mib) {
     const double keep = usable_share(device, unit_of(plan));
     std::vector<std::int64_t> small;
@@ -66,6 +68,17 @@ void judge_figure(Wall wall, const std::string& text, double expected, double hi
                   std::vector<Reason>& reasons) {
   const Verdict verdict = expected > bar ? Verdict::does_not_fit : high > bar ? Verdict::tight : Verdict::fits;
   reasons.push_back({wall, std::log(expected / bar), verdict, text});
+}
+
+// The bits of a scheme's matrices in the middle of a model, as toolchains count them.
+std::int64_t middle_bits(const PlanModel& model, const Scheme& scheme) {
+  const TensorPlace place{TensorPart::up, model.layers / 2, model.hidden, model.hidden};
+  const double bits =
+      8 * static_cast<double>(scheme.bytes(model.place(), place)) / static_cast<double>(place.rows * place.cols);
+  constexpr double floats = 12;
+  constexpr double bytes = 7;
+  constexpr double nibbles = 3.5;
+  return bits > floats ? 16 : bits > bytes ? 8 : bits > nibbles ? 4 : 2;
 }
 
 void judge_npu(const PlanModel& model, const DeviceProfile& device, const Plan& plan, std::vector<Reason>& reasons) {
@@ -112,21 +125,19 @@ void judge_npu(const PlanModel& model, const DeviceProfile& device, const Plan& 
                        widest, parts_of(static_cast<double>(widest), static_cast<double>(limits.tensor_dim->value)),
                        limits.tensor_dim->value)});
   }
-  if (npu->dtypes && plan.quant.starts_with("w4") &&
-      std::none_of(npu->dtypes->value.begin(), npu->dtypes->value.end(),
-                   [](const std::string& dtype) { return dtype.starts_with("int4"); }))
-    reasons.push_back({Wall::unit, 0.5, Verdict::does_not_fit, "the NPU takes no weights of 4 bits"});
-}
-
-// The bits of a scheme's matrices in the middle of a model, as toolchains count them.
-std::int64_t middle_bits(const PlanModel& model, const Scheme& scheme) {
-  const TensorPlace place{TensorPart::up, model.layers / 2, model.hidden, model.hidden};
-  const double bits =
-      8 * static_cast<double>(scheme.bytes(model.place(), place)) / static_cast<double>(place.rows * place.cols);
-  constexpr double floats = 12;
-  constexpr double bytes = 7;
-  constexpr double nibbles = 3.5;
-  return bits > floats ? 16 : bits > bytes ? 8 : bits > nibbles ? 4 : 2;
+  // What was measured with such weights there, its runtime unpacks.
+  const auto scheme = Scheme::named(plan.quant);
+  if (!npu->dtypes || plan.measured || !scheme) return;
+  const std::int64_t bits = middle_bits(model, *scheme);
+  const bool lists = std::any_of(npu->dtypes->value.begin(), npu->dtypes->value.end(), [&](const std::string& dtype) {
+    return bits == 16  ? dtype == "fp16" || dtype == "bf16" || dtype == "fp32"
+           : bits == 8 ? dtype.ends_with("int8") || dtype == "fp8"
+                       : dtype.ends_with("int4") || dtype == "fp4";
+  });
+  if (!lists)
+    reasons.push_back(
+        {Wall::unit, 0.5, Verdict::does_not_fit,
+         fmt::format("the NPU takes no weights of {} bits, but {}", bits, fmt::join(npu->dtypes->value, ", "))});
 }
 
 // What the toolchain takes: of types a wall, of operators a price.
@@ -195,6 +206,14 @@ void judge(const PlanModel& model, const DeviceProfile& device, const PlanOption
     reasons.push_back({Wall::load, std::log(*plan.load_floor_s / bar.load_s), Verdict::does_not_fit,
                        fmt::format("reading the weights alone takes {:.1f} s, at most {:g} s are asked for to load",
                                    *plan.load_floor_s, bar.load_s)});
+  const auto asked = [&](bool named, bool known, const char* what) {
+    if (named && !known)
+      reasons.push_back({Wall::unknown, 0, Verdict::tight, fmt::format("{} is asked for and cannot be said", what)});
+  };
+  asked(bar.asks_load, plan.load_s.has_value() || (plan.load_floor_s && *plan.load_floor_s > bar.load_s),
+        "how long loading takes");
+  asked(bar.asks_minutes, plan.minutes_to_throttle || plan.never_throttles, "how long it runs without throttling");
+  asked(bar.asks_ttft, plan.ttft_ms.has_value(), "when the first token comes");
   if (plan.minutes_to_throttle && *plan.minutes_to_throttle < bar.minutes)
     reasons.push_back(
         {Wall::heat, std::log(bar.minutes / std::max(0.01, *plan.minutes_to_throttle)),

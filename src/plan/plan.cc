@@ -14,13 +14,14 @@
 namespace knapsack {
 namespace {
 
-constexpr std::array all_units{UnitKind::cpu, UnitKind::gpu, UnitKind::npu};
+constexpr std::array all_units{UnitKind::npu, UnitKind::gpu, UnitKind::cpu};  // where no speed is known: in this order
 
 std::string size_text(double mebibytes) {
   return mebibytes >= 1024 ? fmt::format("{:.1f} GiB", mebibytes / 1024) : fmt::format("{:.0f} MiB", mebibytes);
 }
 
-Result<void> check(const PlanModel& model, const DeviceProfile& device, const PlanOptions& options) {
+Result<void> check(const PlanModel& model, const DeviceProfile& device, const Efficiency& efficiency,
+                   const PlanOptions& options) {
   if (options.ctx < 1) return usage_error("--ctx {}: a context has at least 1 token", options.ctx);
   if (model.trained_ctx > 0 && options.ctx > model.trained_ctx)
     return usage_error("--ctx {}: {} was made for at most {} tokens", options.ctx, model.name, model.trained_ctx);
@@ -35,6 +36,12 @@ Result<void> check(const PlanModel& model, const DeviceProfile& device, const Pl
   }
   if (options.quant == "stored" && model.stored.empty())
     return usage_error("{} has no weights to be taken as they are stored; choose a scheme (--quant)", model.name);
+  if (!options.framework.empty() && !efficiency.knows_framework(options.framework))
+    return usage_error("--framework {}: nothing was measured with it; the nearest are {}", options.framework,
+                       fmt::join(nearest_names(options.framework, efficiency.frameworks(), 3), ", "));
+  if (device.machine && (!options.framework.empty() || options.gb_per_s))
+    return usage_error("--{} does not go with {}: what counts there is this program's own engine, as it was measured",
+                       options.gb_per_s ? "bandwidth" : "framework", device.id);
   if (options.kv != "f16" && options.kv != "i8" && options.kv != "i4")
     return usage_error("--kv {}: expected f16, i8 or i4", options.kv);
   if (options.unit != "auto") {
@@ -51,6 +58,9 @@ Result<void> check(const PlanModel& model, const DeviceProfile& device, const Pl
 bool measured(const DeviceProfile& device, const Efficiency& efficiency, UnitKind unit) {
   return !efficiency.usual_framework(std::string(unit_name(unit)), efficiency.chip(device.id)).empty();
 }
+bool measured_of_family(const DeviceProfile& device, const Efficiency& efficiency, UnitKind unit) {
+  return !efficiency.usual_framework_of_family(std::string(unit_name(unit)), device.family).empty();
+}
 
 // Those asked for. Where language models were measured on a chip, `auto` takes none of its units that they were not
 // measured on: a display's small GPU has a peak, too.
@@ -59,8 +69,12 @@ std::vector<UnitKind> units_of(const DeviceProfile& device, const Efficiency& ef
   for (const UnitKind unit : all_units)
     if (device.unit(unit) != nullptr && (options.unit == "auto" || options.unit == unit_name(unit)))
       units.push_back(unit);
-  const auto never = [&](UnitKind unit) { return !measured(device, efficiency, unit); };
-  if (options.unit == "auto" && !std::all_of(units.begin(), units.end(), never)) std::erase_if(units, never);
+  for (const auto known : {measured, measured_of_family}) {  // its own figures first
+    const auto never = [&](UnitKind unit) { return !known(device, efficiency, unit); };
+    if (options.unit != "auto" || std::all_of(units.begin(), units.end(), never)) continue;
+    std::erase_if(units, never);
+    break;
+  }
   if (units.empty()) units.push_back(UnitKind::cpu);  // memory alone can be said
   return units;
 }
@@ -73,12 +87,19 @@ std::vector<std::string> schemes_of(const PlanOptions& options, UnitKind unit, c
 
 double rate(const Plan& plan) { return plan.decode_tokens_per_s ? plan.decode_tokens_per_s->expected : 0; }
 
+// Seconds until a person has an answer of usual length: what makes one unit faster than another.
+std::optional<double> answer_s(const Plan& plan) {
+  constexpr double usual_tokens = 128;
+  if (!plan.decode_tokens_per_s || !plan.ttft_ms) return std::nullopt;
+  return plan.ttft_ms->expected / 1e3 + usual_tokens / plan.decode_tokens_per_s->expected;
+}
+
 // Verdict first; then as it was asked: of units the faster one, of schemes the more exact one.
 bool better(const Plan& a, const Plan& b) {
   if (a.verdict != b.verdict) return a.verdict < b.verdict;
-  if (a.unit != b.unit) return rate(a) > rate(b);
   constexpr double same = 0.02;
-  if (a.verdict == Verdict::does_not_fit) return a.excess < b.excess - same;
+  if (a.verdict == Verdict::does_not_fit && std::fabs(a.excess - b.excess) > same) return a.excess < b.excess;
+  if (a.unit != b.unit && answer_s(a) && answer_s(b)) return *answer_s(a) < *answer_s(b);
   return false;  // schemes come from the most exact on
 }
 
@@ -187,6 +208,10 @@ Plan together(const PlanModel& model, const DeviceProfile& device, const PlanOpt
   return out;
 }
 
+std::string shown_quant(const PlanModel& model, const Plan& plan) {
+  return plan.quant == "stored" ? model.stored : plan.quant;
+}
+
 // "Move to the NPU for prefill only", where each of both units is the better one at its half.
 void find_split(const PlanModel& model, const DeviceProfile& device, const Efficiency& efficiency,
                 const PlanOptions& options, Plan& now) {
@@ -198,11 +223,16 @@ void find_split(const PlanModel& model, const DeviceProfile& device, const Effic
     const Plan other = best(model, device, efficiency, there);
     if (!other.ttft_ms || !now.ttft_ms) continue;
     const bool first = other.ttft_ms->expected < now.ttft_ms->expected;
+    const auto unfit = [](const Plan& plan) {  // the unit itself cannot, whatever it is asked for
+      return plan.by_wall[static_cast<std::size_t>(Wall::unit)] == Verdict::does_not_fit;
+    };
+    if (unfit(now) || unfit(other)) continue;
     const Plan both =
         first ? together(model, device, options, other, now) : together(model, device, options, now, other);
     if (both.verdict < now.verdict && both.verdict < other.verdict)
-      now.changes.push_back(fmt::format("prefill on the {} and decode on the {} ({} of memory in all): {}",
-                                        first ? other.unit : now.unit, first ? now.unit : other.unit,
+      now.changes.push_back(fmt::format("prefill on the {} ({}) and decode on the {} ({}), {} of memory in all: {}",
+                                        (first ? other : now).unit, shown_quant(model, first ? other : now),
+                                        (first ? now : other).unit, shown_quant(model, first ? now : other),
                                         size_text(both.peak_mib), verdict_name(both.verdict)));
   }
 }
@@ -240,13 +270,13 @@ std::string_view verdict_name(Verdict verdict) {
 }
 
 std::vector<std::string> usual_schemes(const std::string& unit) {
-  if (unit == "npu") return {"f16", "w8a8", "w4a16-g128"};
-  return {"f16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0", "q3_k_m"};
+  if (unit == "npu") return {"f16", "w8a8", "w4a16-g128", "w4a16"};
+  return {"f16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0", "q3_k_m", "q2_k"};
 }
 
 Result<Plan> plan(const PlanModel& model, const DeviceProfile& device, const Efficiency& efficiency,
                   const PlanOptions& options) {
-  TRY_VOID(check(model, device, options));
+  TRY_VOID(check(model, device, efficiency, options));
   Plan out = best(model, device, efficiency, options);
   find_changes(model, device, efficiency, options, out);
   return out;

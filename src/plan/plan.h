@@ -53,7 +53,9 @@ struct PlanModel {
 // What is asked of the whole; the defaults of the command.
 struct PlanBar {
   double load_s = 5, ttft_s = 4, decode_tokens_per_s = 6, minutes = 10;
-  std::optional<double> memory_mib{};  // the budget; without it what the device leaves
+  std::optional<double> memory_mib{};  // the budget, where it is less than what the device leaves
+  // Asked for by name, so that not being able to say it is no fit.
+  bool asks_load = false, asks_ttft = false, asks_minutes = false;
 };
 
 struct PlanOptions {
@@ -99,6 +101,7 @@ struct Plan {
   std::vector<DepthRate> decode_at_depth{};
   std::optional<double> energy_mj_per_token{}, steady_c{}, minutes_to_throttle{}, sustained_tokens_per_s{};
   bool never_throttles = false;
+  bool measured = false;  // this unit and chip, with this framework
   // The working of it.
   double read_gb = 0, kv_read_gb = 0;  // for one token, at the prompt's depth
   std::optional<double> gb_per_s{}, bandwidth_share{}, floor_ms{}, peak_tops{};

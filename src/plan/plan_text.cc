@@ -30,6 +30,13 @@ json::value json_of(const std::optional<Estimate>& e) {
   return json::object{{"low", e->low}, {"expected", e->expected}, {"high", e->high}};
 }
 
+// What a step takes beside reading: starting layers, working on weights.
+std::string beside(const Plan& plan) {
+  if (plan.framework == "knapsack" || !plan.decode_tokens_per_s || plan.bandwidth_share <= 0.0) return "";
+  const double ms = 1e3 / plan.decode_tokens_per_s->expected - *plan.floor_ms / *plan.bandwidth_share;
+  return ms > 0 ? fmt::format(", and {} ms go to layers and weights besides", number(ms)) : "";
+}
+
 json::value operators_json(const std::optional<PlanOperators>& operators) {
   if (!operators) return nullptr;
   const PlanOperators& o = *operators;
@@ -54,7 +61,8 @@ json::value operators_json(const std::optional<PlanOperators>& operators) {
 
 std::string plan_text(const PlanModel& model, const DeviceProfile& device, const PlanOptions& options,
                       const Plan& plan) {
-  std::string out = fmt::format("{} on {}: {}\n", model.name, device.name, verdict_name(plan.verdict));
+  std::string out =
+      fmt::format("{} on {}: {}\n", one_line(model.name), one_line(device.name), verdict_name(plan.verdict));
   for (const std::string& reason : plan.reasons) out += fmt::format("  - {}\n", one_line(reason));
   if (!plan.changes.empty()) {
     out += "\nwhat would change that, the cheapest first\n";
@@ -74,19 +82,19 @@ std::string plan_text(const PlanModel& model, const DeviceProfile& device, const
   if (plan.gb_per_s)
     line("bandwidth",
          fmt::format("{:.3f} GB of weights and {:.3f} GB of KV a token at {:g} GB/s: {} ms at least; {:.0f} "
-                     "% of the bandwidth is reached, as fitted",
-                     plan.read_gb, plan.kv_read_gb, *plan.gb_per_s, number(*plan.floor_ms),
-                     100 * *plan.bandwidth_share));
+                     "% of the bandwidth is reached, as {}{}",
+                     plan.read_gb, plan.kv_read_gb, *plan.gb_per_s, number(*plan.floor_ms), 100 * *plan.bandwidth_share,
+                     device.machine ? "measured" : "fitted", beside(plan)));
   line("decode", spread(plan.decode_tokens_per_s, "tokens/s"));
   for (const DepthRate& rate : plan.decode_at_depth)
     line("", fmt::format("{} after {} tokens", number(rate.tokens_per_s.expected), rate.depth));
   line("prefill", spread(plan.prefill_tokens_per_s, "tokens/s"));
   if (plan.peak_tops)
-    line("",
-         fmt::format("{:.3f} TFLOP of products and {:.3f} of attention for {} tokens{}; peak reckoned with: {} TOPS",
-                     plan.prefill_tflop, plan.attention_tflop, options.prompt,
-                     plan.padded_prompt > options.prompt ? fmt::format(" (padded to {})", plan.padded_prompt) : "",
-                     number(*plan.peak_tops)));
+    line("", fmt::format("{:.3f} TFLOP of products and {:.3f} of attention for {} tokens{}; reckoned with {} TOPS (of "
+                         "the data sheet and the bandwidth, before efficiency)",
+                         plan.prefill_tflop, plan.attention_tflop, options.prompt,
+                         plan.padded_prompt > options.prompt ? fmt::format(" (padded to {})", plan.padded_prompt) : "",
+                         number(*plan.peak_tops)));
   line("first token", plan.ttft_ms ? spread(plan.ttft_ms, "s", 1e-3) + ", warm" : "unknown");
   if (plan.load_s) {
     line("", fmt::format("{}, cold: loading takes {}", spread(plan.ttft_cold_ms, "s", 1e-3), spread(plan.load_s, "s")));

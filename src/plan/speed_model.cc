@@ -67,6 +67,10 @@ Result<Efficiency> Efficiency::read(std::string_view text, const std::string& or
   TRY(out.usual_framework_, words(*usual, origin));
   TRY(const json::object* const peaks, json_object(whole, "usual_peak", origin));
   TRY(out.usual_peak_, numbers(*peaks, origin));
+  TRY(const json::object* const family, json_object(whole, "usual_framework_of_family", origin));
+  TRY(out.usual_framework_of_family_, words(*family, origin));
+  TRY(const json::object* const chunk, json_object(whole, "chunk", origin));
+  TRY(out.chunk_, numbers(*chunk, origin));
   TRY(const json::object* const bits, json_object(whole, "most_bits", origin));
   TRY(out.most_bits_, numbers(*bits, origin));
   TRY(const json::object* const engine, json_object(whole, "engine", origin));
@@ -118,6 +122,20 @@ std::string Efficiency::framework(std::string_view published) const {
   return name;
 }
 
+std::vector<std::string> Efficiency::frameworks() const {
+  std::vector<std::string> names;
+  for (const auto& [key, bits] : most_bits_) {  // "npu/rkllm"
+    std::string name = key.substr(key.find('/') + 1);
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+bool Efficiency::knows_framework(std::string_view published) const {
+  const auto all = frameworks();
+  return std::find(all.begin(), all.end(), framework(published)) != all.end();
+}
+
 std::string Efficiency::chip(const std::string& device) const {
   const auto it = chips_.find(device);
   return it == chips_.end() ? device : it->second;
@@ -126,6 +144,16 @@ std::string Efficiency::chip(const std::string& device) const {
 std::string Efficiency::usual_framework(const std::string& unit, const std::string& chip) const {
   const auto it = usual_framework_.find(unit + "/" + chip);
   return it == usual_framework_.end() ? "" : it->second;
+}
+
+std::string Efficiency::usual_framework_of_family(const std::string& unit, const std::string& family) const {
+  const auto it = usual_framework_of_family_.find(unit + "/" + family);
+  return it == usual_framework_of_family_.end() ? "" : it->second;
+}
+
+double Efficiency::chunks(const std::string& unit, double prompt) const {
+  const auto it = chunk_.find(unit);
+  return it == chunk_.end() || it->second < 1 ? 1 : std::ceil(prompt / it->second);
 }
 
 std::optional<double> Efficiency::most_bits(const std::string& unit, const std::string& framework) const {
@@ -182,8 +210,8 @@ Estimate Efficiency::prefill(const Place& place, const PrefillWork& work) const 
   const double products = work.tflop + work.attention_tflop * std::exp(sum("prefill", "attn", place));
   return with_band("prefill", place,
                    products / (work.peak_tops * std::exp(sum("prefill", "u", place))) +
-                       work.weight_gb / (read_once * work.gb_per_s) +
-                       1e-3 * work.layers * std::exp(sum("prefill", "layer", place)));
+                       work.chunks * work.weight_gb / (read_once * work.gb_per_s) +
+                       1e-3 * work.chunks * work.layers * std::exp(sum("prefill", "layer", place)));
 }
 
 Estimate Efficiency::memory(const Place& place, const MemoryWork& work) const {

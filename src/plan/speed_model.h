@@ -36,9 +36,10 @@ struct PrefillWork {
   double tflop = 0;            // of products with weights
   double attention_tflop = 0;  // of attention
   double peak_tops = 0;        // Efficiency::peak()
-  double weight_gb = 0;        // read once
+  double weight_gb = 0;        // read in a chunk
   double gb_per_s = 0;
   double layers = 0;
+  double chunks = 1;  // each reads the weights and starts every layer anew
 };
 struct MemoryWork {
   double weight_gb = 0;  // all, as stored
@@ -65,10 +66,17 @@ class Efficiency {
 
   // The class of a framework's published name; the name in lower case where it is of none.
   [[nodiscard]] std::string framework(std::string_view published) const;
+  // Whether anything was measured with a framework of this name; the classes there are.
+  [[nodiscard]] bool knows_framework(std::string_view published) const;
+  [[nodiscard]] std::vector<std::string> frameworks() const;
   // Devices that are one chip share a name.
   [[nodiscard]] std::string chip(const std::string& device) const;
   // The framework that most measurements of this unit of this chip are of; empty: there are none.
   [[nodiscard]] std::string usual_framework(const std::string& unit, const std::string& chip) const;
+  // The same of a chip of this family that was never measured itself.
+  [[nodiscard]] std::string usual_framework_of_family(const std::string& unit, const std::string& family) const;
+  // How often a prompt of so many tokens goes through the model.
+  [[nodiscard]] double chunks(const std::string& unit, double prompt) const;
   // The most bits a weight that a framework was measured with on a unit; absent: it was measured with nothing.
   [[nodiscard]] std::optional<double> most_bits(const std::string& unit, const std::string& framework) const;
   // Tera-operations a second that a unit can feed. published: of its data sheet; 0: not known.
@@ -100,8 +108,8 @@ class Efficiency {
   [[nodiscard]] Estimate with_band(const std::string& target, const Place& place, double expected) const;
 
   std::vector<std::pair<std::string, std::string>> frameworks_{};
-  std::map<std::string, std::string> chips_{}, usual_framework_{};
-  std::map<std::string, double> usual_peak_{}, most_bits_{};
+  std::map<std::string, std::string> chips_{}, usual_framework_{}, usual_framework_of_family_{};
+  std::map<std::string, double> usual_peak_{}, most_bits_{}, chunk_{};
   std::map<std::string, Target> targets_{};
   EngineEfficiency engine_{};
 };

@@ -181,7 +181,9 @@ void predict_speed(const Case& c, ValidatedRow& out) {
                                      .peak_tops = peak,
                                      .weight_gb = weight_gb,
                                      .gb_per_s = gb_per_s,
-                                     .layers = c.shape.layers});
+                                     .layers = c.shape.layers,
+                                     .chunks = c.efficiency.chunks(c.place.unit, prompt)});
+  if (!c.prompt && rate) add_reason(out, fmt::format("prefill: prompt_tokens is not stated, {:g} are taken", prompt));
   out.prefill = prompt / seconds.expected;
   if (rate) out.prefill_err = *out.prefill / *rate - 1;
   if (ttft && c.prompt) {
@@ -264,9 +266,11 @@ RowShape row_shape(const PlanModel& model) {
 Result<std::vector<ValidatedRow>> validate_rows(std::string_view csv, const std::string& origin,
                                                 const Efficiency& efficiency, const RowSources& sources) {
   TRY(const std::vector<CsvRow> table, read_csv(csv, origin));
-  if (!table.empty())
-    for (const char* column : {"id", "backend", "framework", "model", "decode_tok_s"})
-      if (!table.front().contains(column)) return bad_input("{}: expected a column {}, found none", origin, column);
+  if (table.empty()) return bad_input("{}: expected rows below the header, found none", origin);
+  for (const char* column : {"id", "backend", "framework", "model", "decode_tok_s"})
+    if (!table.front().contains(column))
+      return bad_input("{}: expected a column {} among those of line 1, separated by commas; found none", origin,
+                       column);
   std::vector<ValidatedRow> out;
   for (const CsvRow& cells : table) {
     const Row row(cells);

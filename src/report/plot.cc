@@ -29,8 +29,8 @@ std::string escaped(const std::string& text) {
       case '"':
         out += "&quot;";
         break;
-      default:
-        out += c;
+      default:  // XML has no control characters
+        out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
     }
   }
   return out;

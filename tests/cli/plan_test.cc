@@ -62,20 +62,20 @@ TEST(PlanCommand, ASmallerModelOfTheFamily) {
   EXPECT_EQ(object.at("verdict").as_string(), "does not fit");
   const auto& changes = object.at("changes").as_array();
   EXPECT_TRUE(std::any_of(changes.begin(), changes.end(), [](const json::value& change) {
-    return change.as_string().starts_with("Qwen2.5-1.5B in place of Qwen2.5-7B: ");
+    return change.as_string().find("B in place of Qwen2.5-7B: ") != json::string::npos;
   })) << json::serialize(changes);
 }
 
-// The CPU's first token comes after 2 s, the NPU decodes 23 tokens a second: each meets the other half.
+// The NPU's first token comes after 1.4 s, the CPU decodes 25 tokens a second: each meets the other half.
 TEST(PlanCommand, PrefillOnOneUnitAndDecodeOnAnother) {
   testing::TempDir folder;
-  testing::write_file(folder.path() / "bar.json", R"({"ttft_s": 1, "decode_tokens_per_s": 24})");
-  const json::object object = object_of(plan({"qwen2.5-1.5b", "--device", "apple-m5", "--unit", "cpu", "--quant", "f16",
-                                              "--bar", folder.file("bar.json"), "--json"}));
+  testing::write_file(folder.path() / "bar.json", R"({"ttft_s": 1, "decode_tokens_per_s": 45})");
+  const json::object object = object_of(plan({"qwen2.5-1.5b", "--device", "apple-m1-max", "--unit", "npu", "--quant",
+                                              "f16", "--bar", folder.file("bar.json"), "--json"}));
   EXPECT_EQ(object.at("verdict").as_string(), "does not fit");
   const auto& changes = object.at("changes").as_array();
   EXPECT_TRUE(std::any_of(changes.begin(), changes.end(), [](const json::value& change) {
-    return change.as_string().starts_with("prefill on the npu and decode on the cpu (") &&
+    return change.as_string().starts_with("prefill on the cpu (f16) and decode on the npu (f16), ") &&
            change.as_string().ends_with(": tight");
   })) << json::serialize(changes);
 }
@@ -168,6 +168,61 @@ TEST(PlanCommand, ErrorsNameWhatIsNear) {
   wrong({"qwen2.5-1.5b", "--device", "rk3588", "--ctx", "1000000"}, "at most 32768");
   wrong({"qwen2.5-1.5b"}, "--device");
   wrong({}, "MODEL");
+}
+
+TEST(PlanCommand, WhatDoesNotGoTogether) {
+  const auto refused = [](std::vector<std::string> words, const std::string& says) {
+    const auto result = plan(std::move(words));
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+  };
+  refused({"qwen2.5-1.5b", "--device", "rk3588", "--framework", "rklm"}, "the nearest are rkllm");
+  refused({"qwen2.5-1.5b", "--device", "rk3588", "--unit", "cpu", "--toolchain", "rknn-toolkit2"}, "--unit cpu");
+  refused({"qwen2.5-1.5b", "--device", "snapdragon-8-gen-3", "--toolchain", "rknn-toolkit2"}, "of its own there are");
+  refused({"qwen2.5-1.5b", "--device", "rk3588", "--quant", "all", "--sweep", "ctx=1k,2k"}, "--sweep");
+  refused({"qwen2.5-1.5b", "--device", "rk3588", "--validate", "x.csv"}, "MODEL does not go with --validate");
+  refused({"qwen2.5-1.5b", "--device", "rk3588", "--plot", "/dev/stdout"}, "--plot");
+}
+
+// What is asked for by name and cannot be said is no fit; the budget is the smaller of what there is and what is asked.
+TEST(PlanCommand, BarsAndWhatIsUnknown) {
+  testing::TempDir folder;
+  const auto verdict = [&](const std::string& bar, std::vector<std::string> more) {
+    testing::write_file(folder.path() / "bar.json", bar);
+    std::vector<std::string> words{"qwen2.5-1.5b", "--device", "rk3588", "--bar", folder.file("bar.json"), "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return object_of(plan(words));
+  };
+  EXPECT_EQ(verdict("{}", {}).at("verdict").as_string(), "fits");
+  EXPECT_EQ(verdict(R"({"load_s": 3})", {}).at("verdict").as_string(), "tight");
+  EXPECT_EQ(verdict(R"({"minutes": 30})", {}).at("verdict").as_string(), "tight");
+  EXPECT_EQ(verdict(R"({"memory_mib": 1000000})", {"--memory", "1"}).at("budget_mib").to_number<double>(), 1024);
+  EXPECT_EQ(verdict(R"({"memory_mib": 900})", {"--memory", "8"}).at("budget_mib").to_number<double>(), 900);
+}
+
+// A context or prompt that nobody asked for is never more than the model was made for.
+TEST(PlanCommand, DefaultsFollowTheModel) {
+  const json::object small = object_of(plan({"tinyllama-1.1b", "--device", "rk3588", "--json"}));
+  EXPECT_EQ(small.at("ctx").as_int64(), 2048);
+  const json::object narrow = object_of(plan({"qwen2.5-1.5b", "--device", "rk3588", "--ctx", "256", "--json"}));
+  EXPECT_EQ(narrow.at("prompt").as_int64(), 256);
+}
+
+// A board of one's own made from a profile is planned as its family is.
+TEST(PlanCommand, ARenamedProfileIsStillOfItsFamily) {
+  testing::TempDir folder;
+  json::object profile =
+      *parse_json_object(testing::read_file(testing::source_dir() / "devices/rk3588.json"), "rk3588.json");
+  profile["id"] = "mine";
+  profile["name"] = "Mine\n\x1b[31m";
+  profile.erase("aliases");
+  testing::write_file(folder.path() / "mine.json", json::serialize(profile));
+  const auto result = plan({"qwen2.5-1.5b", "--device", folder.file("mine.json")});
+  EXPECT_EQ(result.out.find('\x1b'), std::string::npos);
+  const json::object object = object_of(plan({"qwen2.5-1.5b", "--device", folder.file("mine.json"), "--json"}));
+  EXPECT_EQ(object.at("unit").as_string(), "npu");
+  EXPECT_EQ(object.at("framework").as_string(), "rkllm");
+  EXPECT_EQ(object.at("quant").as_string(), "w8a8");
 }
 
 TEST(PlanCommand, TablesSweepsAndPlots) {

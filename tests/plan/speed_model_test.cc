@@ -19,6 +19,7 @@ namespace {
 // No effects but the bases, all 0: half of the bandwidth, a millisecond a layer and for 10^9 weights.
 constexpr const char* plain = R"({"frameworks": [["rkllm", "rkllm"]], "chips": {"a-super": "a"},
   "usual_framework": {"npu/a": "rkllm"}, "usual_peak": {"npu": 0.5, "cpu": 0.01},
+  "usual_framework_of_family": {"npu/f": "rkllm"}, "chunk": {"npu": 128},
   "most_bits": {"npu/y": 4.5}, "engine": {"runtime_mib": 40, "band": 0.1},
   "targets": {
   "decode": {"band": {"npu": 0.1}, "band_unseen": 0.3, "groups": ["npu/a/rkllm"], "quantities": {
@@ -60,6 +61,13 @@ TEST(SpeedModel, PrefillAndMemoryByHand) {
                 {.tflop = 3, .attention_tflop = 1, .peak_tops = 2, .weight_gb = 4, .gb_per_s = 50, .layers = 10})
           .expected,
       2 + 0.1 + 0.01, 1e-9);
+  EXPECT_DOUBLE_EQ(e.chunks("npu", 129), 2);
+  EXPECT_DOUBLE_EQ(e.chunks("cpu", 5000), 1);  // not named there
+  EXPECT_EQ(e.usual_framework_of_family("npu", "f"), "rkllm");
+  EXPECT_NEAR(e.prefill({.unit = "npu"},
+                        {.tflop = 3, .peak_tops = 2, .weight_gb = 4, .gb_per_s = 50, .layers = 10, .chunks = 3})
+                  .expected,
+              1.5 + 3 * (0.1 + 0.01), 1e-9);
   EXPECT_NEAR(e.memory({.unit = "npu"}, {.weight_gb = 1.048576, .kv_gb = 0.1048576}).expected, 1000 + 100 + 1, 1e-6);
 }
 

@@ -20,7 +20,7 @@ import math
 import os
 
 import numpy as np
-from speed_model import CHIPS, FRAMEWORKS, TARGETS, USUAL_PEAK, key, load
+from speed_model import CHIPS, CHUNK, FRAMEWORKS, TARGETS, USUAL_PEAK, key, load
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 HALF_BAND = math.floor(math.log(2) / 2 * 1000) / 1000  # a band is no wider than 2x
@@ -181,12 +181,12 @@ def above_roofline(fit):
     return (fit.data['w'] + fit.data['kv']) / fit.data['bw'] > np.exp(fit.y)
 
 
-def usual_frameworks(rows):
-    """For each unit of a SoC the framework that most rows are of."""
+def usual_frameworks(rows, level):
+    """For each unit of a SoC, or of a family of them, the framework that most rows are of."""
     count = collections.defaultdict(collections.Counter)
     for r in rows:
         if r['fit_ok'] and r['decode_tok_s'] and r['bw']:
-            count[r['unit'] + '/' + r['soc']][r['framework']] += 1
+            count[key(r, level)][r['framework']] += 1
     return {k: min(c, key=lambda f: (-c[f], f)) for k, c in sorted(count.items())}
 
 
@@ -262,7 +262,8 @@ def main():
     ap.add_argument('--target', choices=sorted(TARGETS))
     a = ap.parse_args()
     rows = load(a.rows, a.root)
-    result = dict(frameworks=FRAMEWORKS, chips=CHIPS, usual_peak=USUAL_PEAK, usual_framework=usual_frameworks(rows), most_bits=most_bits(rows), engine=ENGINE,
+    result = dict(frameworks=FRAMEWORKS, chips=CHIPS, usual_peak=USUAL_PEAK, chunk=CHUNK, most_bits=most_bits(rows), engine=ENGINE,
+                  usual_framework=usual_frameworks(rows, 'soc'), usual_framework_of_family=usual_frameworks(rows, 'family'),
                   targets={})
     for target in TARGETS:
         if a.target in (None, target):

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/atomic_file.h"
+#include "base/log.h"
 #include "cli/commands/command.h"
 #include "cli/measured_host.h"
 #include "cli/model.h"
@@ -19,6 +20,7 @@
 #include "plan/sweep.h"
 #include "plan/validate.h"
 #include "report/progress.h"
+#include "report/terminal.h"
 
 namespace knapsack {
 namespace {
@@ -48,19 +50,22 @@ class PlanCommand final : public Command {
                     "a GGUF file, a Hugging Face folder, a config.json, or a public model's name (qwen2.5-1.5b)")
         .complete = Complete::model;
     arguments.text("--device", "ID", device_, "the device: an id or alias (`knapsack devices`), or a profile's file");
-    arguments.integer("-c,--ctx", options_.ctx, std::numeric_limits<std::int32_t>::min(),
-                      std::numeric_limits<std::int32_t>::max(), "tokens of context");
-    arguments.integer("-p,--prompt", options_.prompt, std::numeric_limits<std::int32_t>::min(),
-                      std::numeric_limits<std::int32_t>::max(), "tokens of the prompt");
-    arguments.text(
-        "--quant", "SCHEME", options_.quant,
-        "w4a16-g128, w8a8, q4_k_m, f16, ...; auto: the most exact one that fits; all: a table; stored: as the "
-        "checkpoint is");
+    arguments.integer("-c,--ctx", ctx_, std::numeric_limits<std::int32_t>::min(),
+                      std::numeric_limits<std::int32_t>::max(),
+                      "tokens of context (default: 4096, or what the model was made for where that is less)");
+    arguments.integer("-p,--prompt", prompt_, std::numeric_limits<std::int32_t>::min(),
+                      std::numeric_limits<std::int32_t>::max(),
+                      "tokens of the prompt (default: 512, or the context where that is less)");
+    arguments.text("--quant", "SCHEME", options_.quant,
+                   "w4a16-g128, w8a8, q4_k_m, f16, ...; auto: the most exact of the usual ones that fits; all: a "
+                   "table; stored: as the "
+                   "checkpoint is");
     arguments.choice("--kv", options_.kv, {"f16", "i8", "i4"}, "how the KV cache is stored");
     arguments.choice("--unit", options_.unit, {"auto", "cpu", "gpu", "npu"}, "where it runs; auto: the fastest");
-    arguments.text("--toolchain", "NAME[@VERSION]", toolchain_,
-                   "the NPU's compiler: what its table says of this model's operators and types counts, too (`knapsack "
-                   "inspect --device` shows each)");
+    arguments.text(
+        "--toolchain", "NAME[@VERSION]", toolchain_,
+        "the NPU's compiler: what its table says of this model's operators and types counts, too; implies --unit npu "
+        "(`knapsack inspect --device` shows each)");
     arguments.text(
         "--framework", "NAME", options_.framework,
         "whose efficiency counts (llama.cpp, rkllm, genie, mlx, ...); without it the one most measured there");
@@ -97,7 +102,18 @@ class PlanCommand final : public Command {
       TRY(options_.bar, read_bar(text, *bar_));
     }
     TRY(devices_, Devices::in_use());
-    if (validate_) return validate(context);
+    if (validate_) {
+      if (model_ || device_ || sweep_ || plot_)
+        return usage_error("{} does not go with --validate, which takes models and devices from the file",
+                           model_    ? "MODEL"
+                           : device_ ? "--device"
+                           : sweep_  ? "--sweep"
+                                     : "--plot");
+      return validate(context);
+    }
+    if (sweep_ && options_.quant == "all")
+      return usage_error("--quant all is a table of its own and does not go with --sweep (quant=a,b is a sweep)");
+    if (plot_) TRY_VOID(can_plot());
     if (!model_) return usage_error("name a model (MODEL), or published measurements (--validate FILE)");
     std::optional<Sweep> sweep;
     if (sweep_) {
@@ -110,6 +126,9 @@ class PlanCommand final : public Command {
     TRY(const ReadModel read, read_model(*model_));
     const PlanModel& model = read.plan;
     busy.finish();
+    const std::int64_t trained = model.trained_ctx > 0 ? model.trained_ctx : options_.ctx;
+    options_.ctx = ctx_.value_or(std::min(options_.ctx, trained));
+    options_.prompt = prompt_.value_or(std::clamp<std::int64_t>(options_.ctx, 1, options_.prompt));
     if (sweep) return many(context, read, *sweep);
     TRY(const Device device, device_or_measured_host(context, *devices_, *device_));
     TRY_VOID(ask_toolchain(read, device.profile, options_));
@@ -127,7 +146,14 @@ class PlanCommand final : public Command {
                                            PlanOptions& options) const {
     if (!toolchain_) return {};
     if (!device.npu) return usage_error("--toolchain {}: {} has no NPU", *toolchain_, device.name);
+    if (options.unit != "auto" && options.unit != "npu")
+      return usage_error("--toolchain {} is about the NPU and does not go with --unit {}", *toolchain_, options.unit);
     TRY(const Toolchain toolchain, devices_->toolchain(*toolchain_, device.toolchains));
+    const auto& own = device.toolchains;
+    if (!toolchain_->ends_with(".json") && !own.empty() && std::find(own.begin(), own.end(), toolchain.id) == own.end())
+      return usage_error("--toolchain {}: {} is not for {}; of its own there are {}", *toolchain_, toolchain.id,
+                         device.name, fmt::join(own, ", "));
+    options.unit = "npu";
     const Imported& imported = read.named.imported;
     if (options.ctx < 1 || options.ctx > imported.config.ctx) return {};  // the plan refuses it, with its reason
     options.operators =
@@ -155,9 +181,19 @@ class PlanCommand final : public Command {
     return plan.verdict == Verdict::does_not_fit ? static_cast<int>(Code::gate) : 0;
   }
 
+  [[nodiscard]] Result<void> can_plot() const {
+    std::error_code failed;
+    const auto status = std::filesystem::status(*plot_, failed);
+    if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+      return usage_error("--plot: expected the name of a file, found {}, which is something else", in_quotes(*plot_));
+    return {};
+  }
+
   [[nodiscard]] Result<void> write_plot(const Plot& plot) const {
-    if (plot.series.empty() || plot.series.front().points.empty())
-      return usage_error("--plot: nothing to draw: the bandwidth of the device is not known");
+    if (plot.series.empty() || plot.series.front().points.empty()) {
+      warn("--plot: nothing to draw, for no speed is known; {} is not written", *plot_);
+      return {};
+    }
     TRY(auto file, AtomicFile::create(*plot_));
     TRY_VOID(file.write(svg(plot)));
     return file.commit();
@@ -186,8 +222,11 @@ class PlanCommand final : public Command {
     if (plot_)
       TRY_VOID(write_plot(
           sweep_plot(fmt::format("{}{}: {}", model.name, device_ ? " on " + *device_ : "", sweep.what), sweep, rows)));
-    std::string text = fmt::format("{}{}, ctx {}, prompt {}\n{}", model.name, device_ ? " on " + *device_ : "",
-                                   options_.ctx, options_.prompt, plan_table(sweep.what, rows));
+    std::string text = one_line(model.name);
+    if (device_ && sweep.what != "device") text += fmt::format(" on {}", one_line(*device_));
+    if (sweep.what != "ctx") text += fmt::format(", ctx {}", options_.ctx);
+    if (sweep.what != "prompt") text += fmt::format(", prompt {}", options_.prompt);
+    text += fmt::format("\n{}", plan_table(sweep.what, rows));
     if (sweep_) text += fmt::format("\n{}", sweep_bars(rows));
     TRY_VOID(print_result(context, text, {{"model", model.name}, {"plans", std::move(plans)}}));
     return code;
@@ -215,6 +254,7 @@ class PlanCommand final : public Command {
   }
 
   std::optional<std::string> model_, device_, toolchain_, bar_, sweep_, plot_, validate_;
+  std::optional<std::int64_t> ctx_, prompt_;
   std::optional<Devices> devices_;
   PlanOptions options_;
 };
