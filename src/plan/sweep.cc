@@ -66,41 +66,68 @@ Result<Sweep> read_sweep(std::string_view text) {
   return sweep;
 }
 
-Plot sweep_plot(const std::string& title, const Sweep& sweep, std::span<const PlanRow> rows) {
+namespace {
+
+// What varies with a prompt is the first token, with anything else the rate of decoding at a full context.
+std::optional<Estimate> swept(const Sweep& sweep, const Plan& plan) {
+  if (sweep.what == "prompt") {
+    if (!plan.ttft_ms) return std::nullopt;
+    return Estimate{plan.ttft_ms->low / 1e3, plan.ttft_ms->expected / 1e3, plan.ttft_ms->high / 1e3};
+  }
+  if (plan.decode_at_depth.empty()) return std::nullopt;
+  return plan.decode_at_depth.back().tokens_per_s;
+}
+
+}  // namespace
+
+Plot sweep_plot(const std::string& title, const Sweep& sweep, std::span<const PlanRow> rows, const PlanBar& bar) {
   const bool numbers = sweep.what == "ctx" || sweep.what == "prompt";
+  const bool first = sweep.what == "prompt";
   Plot plot{.title = title,
             .x_title = sweep.what + (numbers ? " (tokens)" : ""),
-            .y_title = "tokens/s in decode",
+            .y_title = first ? "seconds to the first token" : "tokens/s in decode",
             .log_x = numbers};
-  PlotSeries series{.name = "decode, full context", .line = numbers};
+  PlotSeries series{.name = first ? "first token, from low to high" : "decode at the full context, from low to high",
+                    .line = numbers};
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!numbers) plot.x_names.push_back(rows[i].label);
+    const double x = numbers ? static_cast<double>(tokens_from(rows[i].label).value_or(1)) : static_cast<double>(i);
+    if (numbers) plot.x_ticks.push_back(x);
     const Plan& plan = rows[i].plan;
-    if (plan.decode_at_depth.empty()) continue;
-    const Estimate& e = plan.decode_at_depth.back().tokens_per_s;
-    series.points.push_back(
-        {.x = numbers ? static_cast<double>(tokens_from(rows[i].label).value_or(1)) : static_cast<double>(i),
-         .y = e.expected,
-         .low = e.low,
-         .high = e.high,
-         .label = plan.verdict == Verdict::does_not_fit ? "does not fit" : ""});
+    const auto e = swept(sweep, plan);
+    if (!e) continue;
+    series.points.push_back({.x = x,
+                             .y = e->expected,
+                             .low = e->low,
+                             .high = e->high,
+                             .label = plan.verdict == Verdict::does_not_fit ? "does not fit" : ""});
+  }
+  std::sort(plot.x_ticks.begin(), plot.x_ticks.end());
+  const double asked = first ? bar.ttft_s : bar.decode_tokens_per_s;
+  PlotSeries line{.name = fmt::format("asked for: {:g}", asked)};
+  if (!rows.empty()) {
+    const auto last = static_cast<double>(rows.size()) - 0.5;
+    line.points = {{.x = numbers ? plot.x_ticks.front() : -0.5, .y = asked},
+                   {.x = numbers ? plot.x_ticks.back() : last, .y = asked}};
   }
   plot.series.push_back(std::move(series));
+  if (!plot.series.front().points.empty()) plot.series.push_back(std::move(line));
   return plot;
 }
 
-std::string sweep_bars(std::span<const PlanRow> rows) {
+std::string sweep_bars(const Sweep& sweep, std::span<const PlanRow> rows) {
+  const bool first = sweep.what == "prompt";
   std::vector<Bar> out;
   for (const PlanRow& row : rows) {
     Bar bar{.label = row.label};
-    if (!row.plan.decode_at_depth.empty()) {
-      const double rate = row.plan.decode_at_depth.back().tokens_per_s.expected;
-      bar.value = rate;
-      bar.text = fmt::format("{:.1f} tokens/s, {}", rate, verdict_name(row.plan.verdict));
+    if (const auto e = swept(sweep, row.plan)) {
+      bar.value = e->expected;
+      bar.text = fmt::format("{:.{}f} {}, {}", e->expected, first ? 2 : 1, first ? "s" : "tokens/s",
+                             verdict_name(row.plan.verdict));
     }
     out.push_back(std::move(bar));
   }
-  return "decode at the full context\n" + bars(out);
+  return (first ? "first token\n" : "decode at the full context\n") + bars(out);
 }
 
 Plot roofline(const std::string& title, const PlanOptions& options, const Plan& plan) {

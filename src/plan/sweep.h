@@ -23,8 +23,8 @@ Result<Sweep> read_sweep(std::string_view text);
 std::optional<std::int64_t> tokens_from(std::string_view text);
 
 // Decode over what was varied, with its band.
-Plot sweep_plot(const std::string& title, const Sweep& sweep, std::span<const PlanRow> rows);
-std::string sweep_bars(std::span<const PlanRow> rows);
+Plot sweep_plot(const std::string& title, const Sweep& sweep, std::span<const PlanRow> rows, const PlanBar& bar);
+std::string sweep_bars(const Sweep& sweep, std::span<const PlanRow> rows);
 
 // Operations a second over operations a byte: the memory's slope, the unit's peak, and where prefill and decode sit.
 // Empty series where the profile lacks the bandwidth.

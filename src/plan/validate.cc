@@ -326,6 +326,10 @@ std::string validation_text(const std::vector<ValidatedRow>& rows) {
                                                                static_cast<double>(group.banded)),
                percent(middle(group.prefill)), percent(middle(group.ttft)), percent(middle(group.memory))});
   std::string out = table.text();
+  out +=
+      "\nRows that devices/efficiency.json was fitted on are met better than others: docs/plan.md has the errors of "
+      "rows "
+      "that were left out.\n";
   for (const ValidatedRow& row : rows)
     if (row.above_roofline) out += fmt::format("{} {}: {}\n", row.id, row.device, row.reason);
   return out;

@@ -45,6 +45,11 @@ class Axis {
     low_ = std::min(low_, value);
     high_ = std::max(high_, value);
   }
+  // Exactly this, without a round number at either end.
+  void set(double low, double high) {
+    low_ = low;
+    high_ = high;
+  }
   void settle() {
     if (low_ > high_) low_ = high_ = 1;
     if (log_) {
@@ -101,6 +106,13 @@ std::string text(double x, double y, const char* anchor, const std::string& what
                      escaped(what));
 }
 
+// 4096 tokens are 4k.
+std::string tick_text(double value, bool tokens) {
+  constexpr double kilo = 1024;
+  if (tokens && value >= kilo && std::fmod(value, kilo) == 0) return fmt::format("{:g}k", value / kilo);
+  return fmt::format("{:g}", value);
+}
+
 std::string series_svg(const PlotSeries& series, const Axis& x, const Axis& y, const char* colour) {
   std::string path, upper, lower, out;
   std::vector<const PlotPoint*> shown;
@@ -124,7 +136,9 @@ std::string series_svg(const PlotSeries& series, const Axis& x, const Axis& y, c
           fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\" fill=\"{}\"/>\n", x.at(p->x), y.at(p->y), colour);
     if (!banded && p->low && p->high && y.fits(*p->low) && y.fits(*p->high))
       out += line(x.at(p->x), y.at(*p->low), x.at(p->x), y.at(*p->high), colour);
-    if (!p->label.empty()) out += text(x.at(p->x) + 6, y.at(p->y) - 6, "start", p->label);
+    if (p->label.empty()) continue;
+    const bool near_the_end = x.at(p->x) > width - right - 7 * static_cast<double>(p->label.size());
+    out += text(x.at(p->x) + (near_the_end ? -6 : 6), y.at(p->y) - 6, near_the_end ? "end" : "start", p->label);
   }
   return out;
 }
@@ -132,8 +146,14 @@ std::string series_svg(const PlotSeries& series, const Axis& x, const Axis& y, c
 }  // namespace
 
 std::string svg(const Plot& plot) {
+  // Names stand slanted below their place, and the picture grows by what the longest needs.
+  std::size_t longest = 0;
+  for (const std::string& name : plot.x_names) longest = std::max(longest, std::min<std::size_t>(name.size(), 40));
+  constexpr double slanted_letter = 4.5;
+  const double tall = height + slanted_letter * static_cast<double>(longest);
+  const double floor = tall - bottom - slanted_letter * static_cast<double>(longest);
   Axis x(plot.log_x, left, width - right);
-  Axis y(plot.log_y, height - bottom, top);
+  Axis y(plot.log_y, floor, top);
   for (const PlotSeries& series : plot.series)
     for (const PlotPoint& p : series.points) {
       x.add(p.x);
@@ -141,30 +161,37 @@ std::string svg(const Plot& plot) {
       if (p.low) y.add(*p.low);
       if (p.high) y.add(*p.high);
     }
-  if (!plot.x_names.empty()) x.add(static_cast<double>(plot.x_names.size()) - 0.5);
-  x.settle();
+  if (!plot.x_names.empty()) {
+    x.set(-0.5, static_cast<double>(plot.x_names.size()) - 0.5);
+  } else if (plot.x_ticks.size() > 1) {
+    x.set(plot.x_ticks.front(), plot.x_ticks.back());
+  } else {
+    x.settle();
+  }
   y.settle();
   std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
       "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n",
-      width, height);
+      width, tall);
   out += text(width / 2, 24, "middle", plot.title, " font-size=\"15\"");
   for (const double tick : y.ticks()) {
     out += line(left, y.at(tick), width - right, y.at(tick), "#d8dee4");
     out += text(left - 6, y.at(tick) + 4, "end", fmt::format("{:g}", tick));
   }
   if (plot.x_names.empty()) {
-    for (const double tick : x.ticks()) {
-      out += line(x.at(tick), top, x.at(tick), height - bottom, "#d8dee4");
-      out += text(x.at(tick), height - bottom + 18, "middle", fmt::format("{:g}", tick));
+    for (const double tick : plot.x_ticks.size() > 1 ? plot.x_ticks : x.ticks()) {
+      out += line(x.at(tick), top, x.at(tick), floor, "#d8dee4");
+      out += text(x.at(tick), floor + 18, "middle", tick_text(tick, plot.x_ticks.size() > 1));
     }
   } else {
     for (std::size_t i = 0; i < plot.x_names.size(); ++i)
-      out += text(x.at(static_cast<double>(i)), height - bottom + 18, "start", plot.x_names[i]);
+      out += text(x.at(static_cast<double>(i)) + 4, floor + 16, "end", plot.x_names[i],
+                  fmt::format(" transform=\"rotate(-30 {:.1f} {:.1f})\"", x.at(static_cast<double>(i)) + 4, floor + 16)
+                      .c_str());
   }
-  out += text((left + width - right) / 2, height - 20, "middle", plot.x_title);
-  out +=
-      text(18, height / 2, "middle", plot.y_title, fmt::format(" transform=\"rotate(-90 18 {})\"", height / 2).c_str());
+  out += text((left + width - right) / 2, tall - 20, "middle", plot.x_title);
+  out += text(18, (top + floor) / 2, "middle", plot.y_title,
+              fmt::format(" transform=\"rotate(-90 18 {})\"", (top + floor) / 2).c_str());
   for (std::size_t i = 0; i < plot.series.size(); ++i) {
     const char* colour = colours.at(i % colours.size());
     out += series_svg(plot.series[i], x, y, colour);

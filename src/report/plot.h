@@ -20,6 +20,7 @@ struct PlotSeries {
 struct Plot {
   std::string title{}, x_title{}, y_title{};
   bool log_x = false, log_y = false;
+  std::vector<double> x_ticks{};       // numbers of tokens, from the left to the right end; empty: chosen here
   std::vector<std::string> x_names{};  // where x counts names: 0, 1, ...
   std::vector<PlotSeries> series{};
 };

@@ -220,14 +220,14 @@ class PlanCommand final : public Command {
       rows.push_back({value, std::move(result)});
     }
     if (plot_)
-      TRY_VOID(write_plot(
-          sweep_plot(fmt::format("{}{}: {}", model.name, device_ ? " on " + *device_ : "", sweep.what), sweep, rows)));
+      TRY_VOID(write_plot(sweep_plot(fmt::format("{}{}: {}", model.name, device_ ? " on " + *device_ : "", sweep.what),
+                                     sweep, rows, options_.bar)));
     std::string text = one_line(model.name);
     if (device_ && sweep.what != "device") text += fmt::format(" on {}", one_line(*device_));
     if (sweep.what != "ctx") text += fmt::format(", ctx {}", options_.ctx);
     if (sweep.what != "prompt") text += fmt::format(", prompt {}", options_.prompt);
     text += fmt::format("\n{}", plan_table(sweep.what, rows));
-    if (sweep_) text += fmt::format("\n{}", sweep_bars(rows));
+    if (sweep_) text += fmt::format("\n{}", sweep_bars(sweep, rows));
     TRY_VOID(print_result(context, text, {{"model", model.name}, {"plans", std::move(plans)}}));
     return code;
   }
