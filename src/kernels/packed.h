@@ -129,6 +129,8 @@ struct PackedTable {
   void (*round)(const float* x, std::int64_t cols, const PackedKind& kind, const PackedInput& out);
   // All tokens of panels [begin, end).
   void (*panels)(const PackedJob& job, std::int64_t begin, std::int64_t end);
+  // Panels that `panels` multiplies at once with many tokens: threads take multiples of them.
+  std::int64_t at_once = 1;
   // What of PackedChoice makes a difference to `panels`.
   bool fetches = false, two_vectors = false, tiles = false;
 };

@@ -165,6 +165,14 @@ TEST(Packed, EveryFormatOnEveryIsaForAnyTokensAndThreads) {
   EXPECT_EQ(formats, 17);
 }
 
+// AMX multiplies four panels at once and cuts columns into pieces; the last panel here is not full.
+TEST(Packed, MorePanelsThanAreMultipliedAtOnce) {
+  for (const DType dtype : {DType::Q4_0, DType::Q4_1, DType::Q2_K, DType::Q6_K, DType::Q8_0}) {
+    check(dtype, 61, 512);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
 // Codes and activations at the ends of their ranges: no sum of products may wrap or saturate.
 TEST(Packed, ExtremesDoNotOverflow) {
   ThreadPool pool(1);
