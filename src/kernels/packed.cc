@@ -278,8 +278,7 @@ void packed_matmul(const PackedTable& table, std::span<const PackedJob> jobs, Th
   const PackedChoice& choice = jobs.front().w->choice;
   const std::int64_t pieces = jobs.front().tokens == 1 ? choice.pieces_one : choice.pieces_many;
   const std::int64_t together = jobs.front().tokens == 1 ? 1 : table.at_once;
-  const std::int64_t grain =
-      (std::max(worth, total / (pieces * pool.size())) + together - 1) / together * together;
+  const std::int64_t grain = (std::max(worth, total / (pieces * pool.size())) + together - 1) / together * together;
   pool.parallel_for(total, grain, [&](std::int64_t begin, std::int64_t end, int) {
     std::int64_t base = 0;
     for (const PackedJob& job : jobs) {

@@ -23,9 +23,9 @@ constexpr int most_pairs = 2;  // of panels that share what is loaded of the tok
 
 // Some groups of one or two pairs of panels as tiles want them, for all tokens, and the sums of 16 tokens with them.
 struct Piece {
-  alignas(64) std::array<std::byte, most_groups * most_pairs * 8 * line> codes;       // [groups, pairs, lines]
-  alignas(64) std::array<float, most_groups * most_pairs * tile_rows> scales, mins;   // [groups, pairs, rows]
-  alignas(64) std::array<std::int32_t, most_groups * most_pairs * tile_sums> sums;    // [groups, pairs, tokens, rows]
+  alignas(64) std::array<std::byte, most_groups * most_pairs * 8 * line> codes;      // [groups, pairs, lines]
+  alignas(64) std::array<float, most_groups * most_pairs * tile_rows> scales, mins;  // [groups, pairs, rows]
+  alignas(64) std::array<std::int32_t, most_groups * most_pairs * tile_sums> sums;   // [groups, pairs, tokens, rows]
 };
 
 // What the tiles are, as the processor reads it. 0 to 3: sums, [tokens, rows]; 4 and 5: activations, [tokens, columns
@@ -85,15 +85,15 @@ void multiply(const std::int8_t* q, std::int64_t cols, std::int64_t columns, std
   std::int32_t* sums = piece.sums.data();
   around_tiles();
 // Product i + n, in tile n.
-#define KNAP_PRODUCT(n, activations, weights)                                                   \
-  if (i + (n) < products) {                                                                     \
+#define KNAP_PRODUCT(n, activations, weights)                                                        \
+  if (i + (n) < products) {                                                                          \
     if (pairs == 1 || (n) % 2 == 0) _tile_loadd(activations, q + (i + (n)) / pairs * columns, cols); \
-    _tile_loadd(weights, codes + (i + (n)) * codes_bytes, line);                                \
-    if (i > 0) _tile_stored(n, sums + (i + (n)-4) * tile_sums, line);                           \
-    _tile_zero(n);                                                                              \
-    _tile_dpbssd(n, activations, weights);                                                      \
-  } else if (i > 0) {                                                                           \
-    _tile_stored(n, sums + (i + (n)-4) * tile_sums, line);                                      \
+    _tile_loadd(weights, codes + (i + (n)) * codes_bytes, line);                                     \
+    if (i > 0) _tile_stored(n, sums + (i + (n)-4) * tile_sums, line);                                \
+    _tile_zero(n);                                                                                   \
+    _tile_dpbssd(n, activations, weights);                                                           \
+  } else if (i > 0) {                                                                                \
+    _tile_stored(n, sums + (i + (n)-4) * tile_sums, line);                                           \
   }
   std::int64_t i = 0;
   for (; i < products; i += 4) {
@@ -143,8 +143,7 @@ void add_up(const PackedJob& job, const Piece& piece, std::int64_t first, std::i
     for (int t = 0; t < tokens; ++t)
 #pragma GCC unroll 2
       for (int p = 0; p < pairs; ++p)
-        y[p][t] =
-            first == 0 ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask[p], out + t * y_stride + p * tile_rows);
+        y[p][t] = first == 0 ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask[p], out + t * y_stride + p * tile_rows);
     const std::int32_t* sums = piece.sums.data() + from * tile_rows;
     const float* scales = piece.scales.data();
     const float* mins = piece.mins.data();
@@ -253,8 +252,12 @@ void amx_panels(const PackedJob& job, std::int64_t begin, std::int64_t end) {
 }  // namespace
 
 const PackedTable& amx_packed() {
-  static constexpr PackedTable table{
-      .store = avx2_store_panel, .round = round<true>, .panels = amx_panels, .at_once = 2 * most_pairs, .fetches = true, .tiles = true};
+  static constexpr PackedTable table{.store = avx2_store_panel,
+                                     .round = round<true>,
+                                     .panels = amx_panels,
+                                     .at_once = 2 * most_pairs,
+                                     .fetches = true,
+                                     .tiles = true};
   return table;
 }
 
