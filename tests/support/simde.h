@@ -12,6 +12,7 @@
 #include <simde/x86/avx512/abs.h>
 #include <simde/x86/avx512/add.h>
 #include <simde/x86/avx512/and.h>
+#include <simde/x86/avx512/blend.h>
 #include <simde/x86/avx512/broadcast.h>
 #include <simde/x86/avx512/cast.h>
 #include <simde/x86/avx512/dpbusd.h>
@@ -24,7 +25,10 @@
 #include <simde/x86/avx512/mov_mask.h>
 #include <simde/x86/avx512/mul.h>
 #include <simde/x86/avx512/or.h>
+#include <simde/x86/avx512/permutex2var.h>
+#include <simde/x86/avx512/permutexvar.h>
 #include <simde/x86/avx512/set1.h>
+#include <simde/x86/avx512/shuffle.h>
 #include <simde/x86/avx512/slli.h>
 #include <simde/x86/avx512/srli.h>
 #include <simde/x86/avx512/storeu.h>

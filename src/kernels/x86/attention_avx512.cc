@@ -26,6 +26,40 @@ struct WideF16 : LoadF16 {
   }
 };
 
+// The lane sums of four keys with each query: sums[i][t] holds the lanes of keys 2i and 2i + 1. scores[t * stride] are
+// those of query t. Taken one by one, as below for fewer queries, they cost more than the products before them: most of
+// it is moving lanes, for which there is one port.
+constexpr int sum_queries = 6;
+
+KNAP_INLINE void store_lane_sums(const __m512 (&sums)[pairs][sum_queries], std::int64_t stride, float* scores) {
+  // Lane i + 4 is added to lane i. Four lanes each of keys 0, 2, 1 and 3.
+  const __m512i other_half = _mm512_setr_epi32(4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
+  __m512 four[sum_queries];
+#pragma GCC unroll 6
+  for (int t = 0; t < sum_queries; ++t)
+    four[t] = _mm512_add_ps(_mm512_mask_blend_ps(0xf0f0, sums[0][t], sums[1][t]),
+                            _mm512_permutex2var_ps(sums[0][t], other_half, sums[1][t]));
+  // Lane i + 2 to lane i: two each of an even and the next query.
+  __m512 two[sum_queries / 2];
+#pragma GCC unroll 3
+  for (int i = 0; i < sum_queries / 2; ++i)
+    two[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xcccc, four[2 * i], four[2 * i + 1]),
+                           _mm512_shuffle_ps(four[2 * i], four[2 * i + 1], 0x4e));
+  const auto last = [](__m512 a, __m512 b) {
+    const __m512 sum = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
+    const __m512i by_query = _mm512_setr_epi32(0, 8, 4, 12, 1, 9, 5, 13, 2, 10, 6, 14, 3, 11, 7, 15);
+    return _mm512_permutexvar_ps(by_query, sum);
+  };
+  const __m512 first_four = last(two[0], two[1]);
+  const __m512 last_two = last(two[2], two[2]);
+  _mm_store_ps(scores, _mm512_castps512_ps128(first_four));
+  _mm_store_ps(scores + stride, _mm512_extractf32x4_ps(first_four, 1));
+  _mm_store_ps(scores + 2 * stride, _mm512_extractf32x4_ps(first_four, 2));
+  _mm_store_ps(scores + 3 * stride, _mm512_extractf32x4_ps(first_four, 3));
+  _mm_store_ps(scores + 4 * stride, _mm512_castps512_ps128(last_two));
+  _mm_store_ps(scores + 5 * stride, _mm512_extractf32x4_ps(last_two, 1));
+}
+
 template <class L, int T>
 void wide_score_tile(const PageRows& k, const PageRows& v, std::int64_t v_bytes, const float* q, std::int64_t width,
                      std::int64_t begin, std::int64_t end, std::int64_t stride, float* scores) {
@@ -54,11 +88,15 @@ void wide_score_tile(const PageRows& k, const PageRows& v, std::int64_t v_bytes,
         for (int t = 0; t < T; ++t) sums[i][t] = _mm512_fmadd_ps(two, x[t], sums[i][t]);
       }
     }
+    if constexpr (T == sum_queries) {
+      store_lane_sums(sums, stride, scores + p);
+    } else {
 #pragma GCC unroll 6
-    for (int t = 0; t < T; ++t)
-      _mm_store_ps(scores + t * stride + p,
-                   lane_sums(_mm512_castps512_ps256(sums[0][t]), _mm512_extractf32x8_ps(sums[0][t], 1),
-                             _mm512_castps512_ps256(sums[1][t]), _mm512_extractf32x8_ps(sums[1][t], 1)));
+      for (int t = 0; t < T; ++t)
+        _mm_store_ps(scores + t * stride + p,
+                     lane_sums(_mm512_castps512_ps256(sums[0][t]), _mm512_extractf32x8_ps(sums[0][t], 1),
+                               _mm512_castps512_ps256(sums[1][t]), _mm512_extractf32x8_ps(sums[1][t], 1)));
+    }
   }
 }
 
