@@ -36,7 +36,7 @@ MemoryProfile memory_of(FactFields fields) {
   memory.os_share = fields.share("os_share");
   memory.system_cache_bytes = fields.count("system_cache_bytes");
   if (auto bandwidth = fields.object("bandwidth_gb_per_s")) {
-    memory.theoretical_gb_per_s = bandwidth->number("theoretical");
+    memory.theoretical_gb_per_s = bandwidth->number("theoretical", 50000);
     memory.sustained_gb_per_s = bandwidth->number("sustained");
     if (memory.theoretical_gb_per_s && memory.sustained_gb_per_s &&
         memory.sustained_gb_per_s->value > memory.theoretical_gb_per_s->value)
