@@ -216,12 +216,15 @@ std::span<const float> Executor::run(const Step& step) {
   std::byte* base = memory_.get();
   std::memcpy(base + p.slots[static_cast<std::size_t>(p.ids)].offset, step.ids.data(), step.ids.size_bytes());
 
-  for (std::size_t i = 0; i < bound_.size(); i += bound_[i].group) {
-    const std::span<Bound> group(&bound_[i], bound_[i].group);
+  // A tap may overwrite a value before the next op reads it; so none run together then.
+  const bool apart = static_cast<bool>(tap_);
+  for (std::size_t i = 0, next = 0; i < bound_.size(); i = next) {
+    const std::span<Bound> group(&bound_[i], apart ? 1 : bound_[i].group);
+    next = i + group.size();
     for (Bound& bound : group)
       if (resized) bound.set_rows(tokens, selected);
     if (group[0].rows == Rows::selected && selected == 0) continue;
-    if (tokens <= few_tokens && !group[0].ahead.shares.empty()) pool_->read_ahead(&group[0].ahead);
+    if (tokens <= few_tokens && !apart && !group[0].ahead.shares.empty()) pool_->read_ahead(&group[0].ahead);
     std::optional<Stopwatch> since;  // a clock is read only where someone asks
     if (profile_ != nullptr) since.emplace();
     std::array<OpCall, group_calls + 2> calls;
@@ -232,25 +235,19 @@ std::span<const float> Executor::run(const Step& step) {
                   .rows = &rows,
                   .pool = pool_,
                   .scratch = scratch_};
-    const std::size_t before = group[0].before ? 1 : 0;
-    const std::size_t after = group.back().after ? 1 : 0;
+    const std::size_t before = !apart && group[0].before ? 1 : 0;
+    const std::size_t after = !apart && group.back().after ? 1 : 0;
     const std::span<const OpCall> grouped(calls.data() + before, group.size() - before - after);
-    // Who taps wants to see what is added, too.
-    const bool apart = after == 1 && tap_;
     if (group.size() > 1) {
       group[before].kernel->run_group({.before = before == 1 ? group[0].kernel->run : nullptr,
                                        .before_call = calls.data(),
                                        .calls = grouped,
-                                       .after = after == 1 && !apart ? &calls[group.size() - 1] : nullptr});
+                                       .after = after == 1 ? &calls[group.size() - 1] : nullptr});
     } else {
       group[0].kernel->run(calls[0]);
     }
     if (since) profile_->add(i + before, group[before].op->op, grouped, since->ms());
-    if (tap_)
-      for (std::size_t j = 0; j < group.size(); ++j) {
-        if (apart && j + 1 == group.size()) group[j].kernel->run(calls[j]);
-        tap(group[j]);
-      }
+    if (apart) tap(group[0]);
   }
   pool_->read_ahead(nullptr);
   const Slot& logits = p.slots[static_cast<std::size_t>(p.logits)];

@@ -26,8 +26,8 @@ struct Step {
 };
 
 // Called after the op that makes `name`, with its value [rows, cols] (valid only during the call). Float activations
-// only: not the ids, not the router's choice.
-using Tap = std::function<void(std::string_view name, std::int64_t rows, std::int64_t cols, const float* data)>;
+// only: not the ids, not the router's choice. What it writes there is what the ops after read.
+using Tap = std::function<void(std::string_view name, std::int64_t rows, std::int64_t cols, float* data)>;
 
 class Executor {
  public:
@@ -40,6 +40,7 @@ class Executor {
   // [selected, vocab], valid until the next run.
   // Nothing is selected: the ops behind select_rows are skipped, the result is empty.
   std::span<const float> run(const Step& step);
+  // With a tap, ops run one by one: the same bits, slower.
   void set_tap(Tap tap) { tap_ = std::move(tap); }
   // Adds to it (borrowed) what each op takes, until another one or null is set.
   void set_profile(Profile* profile);
