@@ -13,29 +13,6 @@ namespace {
 constexpr double width = 760, height = 460, left = 80, right = 24, top = 48, bottom = 64;
 constexpr std::array colours{"#1f6feb", "#d1242f", "#1a7f37", "#9a6700", "#8250df", "#57606a"};
 
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:  // XML has no control characters
-        out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
-    }
-  }
-  return out;
-}
-
 // One axis: data -> pixels, and where its ticks are.
 class Axis {
  public:
@@ -144,6 +121,29 @@ std::string series_svg(const PlotSeries& series, const Axis& x, const Axis& y, c
 }
 
 }  // namespace
+
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:  // XML has no control characters
+        out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
+    }
+  }
+  return out;
+}
 
 std::string svg(const Plot& plot) {
   // Names stand slanted below their place, and the picture grows by what the longest needs.

@@ -24,6 +24,8 @@ struct Plot {
   std::vector<std::string> x_names{};  // where x counts names: 0, 1, ...
   std::vector<PlotSeries> series{};
 };
+// Text as it may stand in SVG and HTML, in quotes too.
+std::string escaped(const std::string& text);
 // A file of its own. Points that have no place on a logarithmic axis are left out.
 std::string svg(const Plot& plot);
 

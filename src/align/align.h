@@ -1,0 +1,70 @@
+// Compares two sources value by value and says where error is born: docs/align.md has the method. Not for how the
+// result is shown: align/text.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "align/source.h"
+
+namespace knapsack {
+
+struct AlignOptions {
+  double cosine = 0.999;                   // of a replayed token, at least
+  std::int64_t rows = 32;                  // tokens a step: no more than either source takes
+  std::function<void(double)> progress{};  // 0 to 1
+  std::stop_token stop{};
+};
+
+// Over which relative L2 a replayed token is born wrong: a hundred times what float32 summed in another order differs.
+inline constexpr double born_floor = 1e-4;
+
+struct Agreement {
+  double cosine = 1;
+  double rel_l2 = 0;  // |a - b| / |a|
+  double max_abs = 0;
+  double sqnr_db = std::numeric_limits<double>::infinity();
+};
+
+struct AlignedNode {
+  std::string name, op;                              // A's name, unless B alone knows the graph
+  std::int64_t layer = -1;                           // -1: of none
+  Agreement free{};                                  // of the free run, all tokens as one vector
+  std::vector<float> by_position{};                  // relative L2 of the free run; of several sequences the worst
+  double born_cosine = 1, born_rel_l2 = 0;           // of the worst replayed token
+  std::int64_t born_position = -1, born_token = -1;  // which that is
+  bool born = false;
+  bool broken = false;                                  // beyond the threshold
+  double a_low = 0, a_high = 0, b_low = 0, b_high = 0;  // of finite values
+  double saturated = 0;
+  std::int64_t not_finite = 0;  // values that are in one alone
+};
+
+struct AlignedLogits {
+  double kl = 0, top1 = 1, cosine = 1;
+  std::vector<float> kl_by_position{};
+};
+
+struct Alignment {
+  std::string a, b;
+  std::int64_t tokens = 0;
+  bool a_replayed = false;           // B is a dump
+  std::vector<AlignedNode> nodes{};  // in the order in which they are made
+  std::vector<std::size_t> worst{};  // numbers of nodes: born ones, worst first, then the others
+  std::vector<std::size_t> born{};   // of these, those that are
+  bool has_logits = false;
+  AlignedLogits logits{};
+  std::vector<std::string> a_only{}, b_only{};
+  double cosine = 0;  // the threshold
+  bool passed = true;
+};
+
+// sequences: at least one, none empty, of ids that both know, none longer than either's longest().
+Result<Alignment> align(Source& a, Source& b, const std::vector<std::vector<std::int32_t>>& sequences,
+                        const AlignOptions& options);
+
+}  // namespace knapsack

@@ -1,0 +1,273 @@
+#include "align/align_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "report/plot.h"
+#include "report/table.h"
+
+namespace knapsack {
+namespace {
+
+std::string number(double value) { return std::isfinite(value) ? fmt::format("{:.3g}", value) : "inf"; }
+std::string cosine_text(double value) { return fmt::format("{:.6f}", value); }
+std::string decibels(double value) {
+  return std::isfinite(value) ? fmt::format("{:.1f}", value) : value > 0 ? "inf" : "-inf";
+}
+
+// JSON has no infinity.
+json::value finite(double value) { return std::isfinite(value) ? json::value(value) : json::value(nullptr); }
+
+std::string verdict(const Alignment& alignment) {
+  const auto broken =
+      std::count_if(alignment.nodes.begin(), alignment.nodes.end(), [](const auto& n) { return n.broken; });
+  if (broken > 0)
+    return fmt::format("NOT aligned: {} node{} born beyond cosine {:g}, the worst {}", broken, broken == 1 ? "" : "s",
+                       alignment.cosine, alignment.nodes[alignment.born.front()].name);
+  if (alignment.born.empty()) return "aligned: no error is born anywhere";
+  return fmt::format("aligned: error is born in {} of {} nodes, none beyond cosine {:g}", alignment.born.size(),
+                     alignment.nodes.size(), alignment.cosine);
+}
+
+std::string logits_text(const Alignment& alignment) {
+  if (!alignment.has_logits) return "logits: not in both";
+  return fmt::format("logits: KL {} nats, top-1 {:.1f} %, cosine {}", number(alignment.logits.kl),
+                     alignment.logits.top1 * 100, cosine_text(alignment.logits.cosine));
+}
+
+std::string unpaired(const std::string& label, const std::vector<std::string>& names) {
+  if (names.empty()) return "";
+  constexpr std::size_t few = 6;
+  std::string out = fmt::format("only in {}: {}", label, names[0]);
+  for (std::size_t i = 1; i < std::min(few, names.size()); ++i) out += fmt::format(", {}", names[i]);
+  if (names.size() > few) out += fmt::format(" and {} more", names.size() - few);
+  return out + "\n";
+}
+
+// "attn.q_proj" of "layers.3.attn.q_proj"; the whole name where there is no layer.
+std::string part_of(const AlignedNode& node) {
+  if (node.layer < 0) return node.name;
+  const auto dot = node.name.find('.', std::string_view("layers.").size());
+  return dot == std::string::npos ? node.name : node.name.substr(dot + 1);
+}
+
+constexpr double least = 1e-7;  // float32's own
+
+// White at float32's own error, over yellow to dark red at 1.
+std::string colour(double error) {
+  if (!std::isfinite(error)) return "#000000";
+  const double share = std::clamp((std::log10(std::max(error, least)) + 7) / 7, 0.0, 1.0);
+  struct Stop {
+    double at;
+    std::array<double, 3> rgb;
+  };
+  constexpr std::array<Stop, 4> stops{
+      {{0, {246, 248, 250}}, {0.45, {255, 222, 120}}, {0.75, {240, 110, 50}}, {1, {120, 0, 20}}}};
+  std::size_t i = 1;
+  while (i + 1 < stops.size() && share > stops[i].at) ++i;
+  const double t = (share - stops[i - 1].at) / (stops[i].at - stops[i - 1].at);
+  std::string out = "#";
+  for (std::size_t c = 0; c < 3; ++c)
+    out += fmt::format(
+        "{:02x}", static_cast<int>(std::lround(stops[i - 1].rgb[c] + t * (stops[i].rgb[c] - stops[i - 1].rgb[c]))));
+  return out;
+}
+
+// Layers downwards, the parts of a layer to the right; values that belong to no layer stand in the first row.
+std::string heat_map(const Alignment& alignment, bool born) {
+  std::vector<std::string> parts;
+  std::int64_t layers = 0;
+  for (const AlignedNode& node : alignment.nodes) {
+    const std::string part = part_of(node);
+    if (std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(part);
+    layers = std::max(layers, node.layer + 1);
+  }
+  constexpr int cell_width = 30, cell_height = 18, left = 60, top = 130;
+  const int width = left + cell_width * static_cast<int>(parts.size()) + 100;
+  const int height = top + cell_height * static_cast<int>(layers + 1) + 10;
+  std::string out = fmt::format(
+      "<svg width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" font-family=\"sans-serif\" font-size=\"11\">\n", width,
+      height);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const int x = left + cell_width * static_cast<int>(i) + cell_width / 2;
+    out += fmt::format("<text x=\"{0}\" y=\"{1}\" transform=\"rotate(-55 {0} {1})\">{2}</text>\n", x, top - 6,
+                       escaped(parts[i]));
+  }
+  for (std::int64_t row = 0; row <= layers; ++row)
+    out += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n", left - 8,
+                       top + cell_height * row + 13, row == 0 ? "model" : fmt::format("{}", row - 1));
+  for (const AlignedNode& node : alignment.nodes) {
+    const auto column = std::find(parts.begin(), parts.end(), part_of(node)) - parts.begin();
+    const double error = born ? node.born_rel_l2 : node.free.rel_l2;
+    out += fmt::format(
+        "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"{}><title>{}: {} {}</title></rect>\n",
+        left + cell_width * column, top + cell_height * (node.layer + 1), cell_width - 2, cell_height - 2,
+        colour(error), born && node.broken ? " stroke=\"#000\" stroke-width=\"2\"" : "", escaped(node.name),
+        born ? "born" : "relative L2", number(error));
+  }
+  return out + "</svg>\n";
+}
+
+std::string scale_key() {
+  std::string out = "<p class=\"key\">relative L2:";
+  for (int power = -7; power <= 0; ++power) {
+    const double error = std::pow(10, power);
+    out += fmt::format(" <span style=\"background:{}\">&nbsp;&nbsp;&nbsp;</span>&nbsp;1e{}", colour(error), power);
+  }
+  return out + " <span style=\"background:#000\">&nbsp;&nbsp;&nbsp;</span>&nbsp;not finite</p>\n";
+}
+
+Plot by_depth(const Alignment& alignment) {
+  Plot plot{.title = "Error along depth", .x_title = "layer", .y_title = "relative L2", .log_y = true};
+  PlotSeries carried{.name = "carried by the residual (free run)"}, born{.name = "worst born in the layer (replayed)"};
+  for (const AlignedNode& node : alignment.nodes) {
+    if (node.layer < 0) continue;
+    const auto at = static_cast<double>(node.layer);
+    if (part_of(node) == "out") carried.points.push_back({.x = at, .y = node.free.rel_l2});
+    if (born.points.empty() || born.points.back().x != at) born.points.push_back({.x = at});
+    born.points.back().y = std::max(born.points.back().y, node.born_rel_l2);
+  }
+  plot.series = {carried, born};
+  return plot;
+}
+
+Plot by_position(const Alignment& alignment) {
+  Plot plot{.title = "Error by position", .x_title = "position", .y_title = "relative L2, KL in nats", .log_y = true};
+  const auto add = [&](const std::string& name, const std::vector<float>& values) {
+    PlotSeries series{.name = name};
+    for (std::size_t i = 0; i < values.size(); ++i)
+      series.points.push_back({.x = static_cast<double>(i), .y = static_cast<double>(values[i])});
+    plot.series.push_back(std::move(series));
+  };
+  for (const AlignedNode& node : alignment.nodes)
+    if (node.name == "logits") add("logits, relative L2", node.by_position);
+  if (alignment.has_logits) add("KL", alignment.logits.kl_by_position);
+  if (!alignment.born.empty()) {
+    const AlignedNode& worst = alignment.nodes[alignment.born.front()];
+    add(fmt::format("{}, relative L2", worst.name), worst.by_position);
+  }
+  return plot;
+}
+
+std::string worst_html(const Alignment& alignment) {
+  constexpr std::size_t most = 60;
+  std::string out =
+      "<table><tr><th>node<th>op<th>cosine<th>rel. L2<th>max abs<th>SQNR dB<th>born<th>worst at<th>range A<th>range "
+      "B<th>saturated\n";
+  for (std::size_t i = 0; i < std::min(most, alignment.worst.size()); ++i) {
+    const AlignedNode& node = alignment.nodes[alignment.worst[i]];
+    out += fmt::format("<tr{}><td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{} .. {}<td>{} .. {}<td>{:.2f} %\n",
+                       node.broken ? " class=\"broken\"" : "", escaped(node.name), escaped(node.op),
+                       cosine_text(node.free.cosine), number(node.free.rel_l2), number(node.free.max_abs),
+                       decibels(node.free.sqnr_db), node.born ? number(node.born_rel_l2) : "",
+                       node.born ? fmt::format("{}", node.born_position) : "", number(node.a_low), number(node.a_high),
+                       number(node.b_low), number(node.b_high), node.saturated * 100);
+  }
+  out += "</table>\n";
+  if (alignment.worst.size() > most) out += fmt::format("<p>and {} more</p>\n", alignment.worst.size() - most);
+  return out;
+}
+
+}  // namespace
+
+std::string alignment_text(const Alignment& alignment, std::size_t top) {
+  using Align = Table::Align;
+  Table table({{"node"},
+               {"op"},
+               {"cosine", Align::right},
+               {"rel L2", Align::right},
+               {"max abs", Align::right},
+               {"SQNR dB", Align::right},
+               {"born", Align::right},
+               {"at", Align::right}});
+  const std::size_t shown = std::min(top, alignment.worst.size());
+  for (std::size_t i = 0; i < shown; ++i) {
+    const AlignedNode& node = alignment.nodes[alignment.worst[i]];
+    table.row({node.name, node.op, cosine_text(node.free.cosine), number(node.free.rel_l2), number(node.free.max_abs),
+               decibels(node.free.sqnr_db), node.born ? number(node.born_rel_l2) : "-",
+               node.born ? fmt::format("{}", node.born_position) : "-"});
+  }
+  std::string out = fmt::format("A: {}\nB: {}\n{} tokens, {} values compared\n\n", alignment.a, alignment.b,
+                                alignment.tokens, alignment.nodes.size());
+  out += table.text();
+  if (shown < alignment.worst.size()) out += fmt::format("and {} more (--top)\n", alignment.worst.size() - shown);
+  out += fmt::format("\n{}{}", unpaired(alignment.a, alignment.a_only), unpaired(alignment.b, alignment.b_only));
+  return out + fmt::format("{}\n{}\n", logits_text(alignment), verdict(alignment));
+}
+
+json::object alignment_json(const Alignment& alignment) {
+  json::array nodes, born;
+  for (const AlignedNode& node : alignment.nodes) {
+    json::object made{{"name", node.name}, {"op", node.op}};
+    made["layer"] = node.layer < 0 ? json::value(nullptr) : json::value(node.layer);
+    made["cosine"] = node.free.cosine;
+    made["rel_l2"] = finite(node.free.rel_l2);
+    made["max_abs"] = node.free.max_abs;
+    made["sqnr_db"] = finite(node.free.sqnr_db);
+    made["born"] = node.born;
+    made["born_cosine"] = node.born_cosine;
+    made["born_rel_l2"] = finite(node.born_rel_l2);
+    made["born_position"] = node.born ? json::value(node.born_position) : json::value(nullptr);
+    made["born_token"] = node.born ? json::value(node.born_token) : json::value(nullptr);
+    made["broken"] = node.broken;
+    made["range_a"] = json::array{node.a_low, node.a_high};
+    made["range_b"] = json::array{node.b_low, node.b_high};
+    made["saturated"] = node.saturated;
+    made["not_finite"] = node.not_finite;
+    json::array by_position;
+    for (const float error : node.by_position) by_position.push_back(finite(static_cast<double>(error)));
+    made["rel_l2_by_position"] = std::move(by_position);
+    nodes.push_back(std::move(made));
+  }
+  for (const std::size_t number : alignment.born) born.push_back(json::value(alignment.nodes[number].name));
+  json::object object{{"a", alignment.a}, {"b", alignment.b}, {"tokens", alignment.tokens}};
+  object["replayed"] = alignment.a_replayed ? "a" : "b";
+  object["nodes"] = std::move(nodes);
+  object["born"] = std::move(born);
+  if (alignment.has_logits) {
+    json::array by_position;
+    for (const float kl : alignment.logits.kl_by_position) by_position.push_back(finite(static_cast<double>(kl)));
+    object["logits"] = json::object{{"kl", finite(alignment.logits.kl)},
+                                    {"top1", alignment.logits.top1},
+                                    {"cosine", alignment.logits.cosine},
+                                    {"kl_by_position", std::move(by_position)}};
+  } else {
+    object["logits"] = nullptr;
+  }
+  object["only_in_a"] = json::value_from(alignment.a_only);
+  object["only_in_b"] = json::value_from(alignment.b_only);
+  object["threshold_cosine"] = alignment.cosine;
+  object["passed"] = alignment.passed;
+  return object;
+}
+
+std::string alignment_html(const Alignment& alignment) {
+  std::string out =
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>knapsack align</title>\n<style>\n"
+      "body{font-family:sans-serif;margin:2em;max-width:80em;color:#1f2328}\n"
+      "table{border-collapse:collapse;font-size:13px}td,th{padding:2px 10px;text-align:right;border-bottom:1px solid "
+      "#d8dee4}\n"
+      "td:first-child,th:first-child,td:nth-child(2),th:nth-child(2){text-align:left}\n"
+      ".broken td:first-child{color:#d1242f;font-weight:bold}.key{font-size:12px}.wide{overflow-x:auto}\n"
+      "</style></head><body>\n";
+  out += fmt::format("<h1>{}</h1>\n<p>A: {}<br>B: {}<br>{} tokens, {} values compared<br>{}</p>\n",
+                     escaped(verdict(alignment)), escaped(alignment.a), escaped(alignment.b), alignment.tokens,
+                     alignment.nodes.size(), escaped(logits_text(alignment)));
+  out += fmt::format("<p>{}<br>{}</p>\n", escaped(unpaired(alignment.a, alignment.a_only)),
+                     escaped(unpaired(alignment.b, alignment.b_only)));
+  out += fmt::format(
+      "<h2>Where error is born</h2>\n<p>Each node replayed on {}'s values; framed: beyond the threshold. Point at a "
+      "cell for its "
+      "number.</p>\n<div class=\"wide\">{}</div>\n{}",
+      alignment.a_replayed ? "B" : "A", heat_map(alignment, true), scale_key());
+  out += fmt::format("<h2>What is carried</h2>\n<p>Both run freely.</p>\n<div class=\"wide\">{}</div>\n",
+                     heat_map(alignment, false));
+  out += fmt::format("<h2>Curves</h2>\n{}\n{}\n", svg(by_depth(alignment)), svg(by_position(alignment)));
+  out += fmt::format("<h2>Nodes, worst first</h2>\n{}</body></html>\n", worst_html(alignment));
+  return out;
+}
+
+}  // namespace knapsack
