@@ -130,6 +130,27 @@ TEST(Executor, TheSameWithAndWithoutSharedMemory) {
   }
 }
 
+// Fast kernels run an op with those that read it, unless a tap may write in between.
+TEST(Executor, WhatATapWritesIsWhatTheNextOpReads) {
+  for (const Graph& g : graphs())
+    for (const Isa isa : supported_isas()) {
+      SCOPED_TRACE(isa_name(isa));
+      Model m(g, 8, 8, 2, isa);
+      const Tokens tokens(0, 7, 0, {0, 3, 6});
+      const std::vector<float> logits = run(*m.prefill_run, tokens);
+      for (const bool norm : {false, true}) {
+        m.prefill_run->set_tap([&](std::string_view name, std::int64_t rows, std::int64_t cols, float* data) {
+          if (name == (norm ? "norm" : "embed")) std::fill_n(data, rows * cols, 0.0F);
+        });
+        const std::vector<float> zeroed = run(*m.prefill_run, tokens);
+        EXPECT_NE(zeroed, logits);
+        if (norm) EXPECT_EQ(zeroed, std::vector<float>(logits.size(), 0.0F));
+      }
+      m.prefill_run->set_tap({});
+      EXPECT_EQ(run(*m.prefill_run, tokens), logits);
+    }
+}
+
 // Fast kernels add a residual while they make the product, unless someone looks at the product.
 TEST(Executor, ASumIsMadeWithItsProductAndTapsSeeBoth) {
   for (const Graph& g : graphs())
