@@ -20,11 +20,11 @@ Names numbered(const Source& source) {
   return names;
 }
 
-// What `name` of one side is called among `others`.
-std::optional<std::size_t> called(const std::string& name, const Names& others) {
+// What `name`, of the side that has `own`, is called among `others`.
+std::optional<std::size_t> called(const std::string& name, const Names& own, const Names& others) {
   if (const auto at = others.find(name); at != others.end()) return at->second;
   for (const std::string& ours : our_names(name))
-    if (const auto at = others.find(ours); at != others.end()) return at->second;
+    if (const auto at = others.find(ours); at != others.end() && !own.contains(ours)) return at->second;
   return {};
 }
 
@@ -113,10 +113,10 @@ Result<Pairing> pair_values(const Source& a, const Source& b) {
   std::map<std::size_t, std::size_t> b_of;  // by A's number
   for (std::size_t i = 0; i < b.nodes().size(); ++i) {
     const SourceNode& node = b.nodes()[i];
-    auto found = called(node.name, a_names);
+    auto found = called(node.name, b_names, a_names);
     // Or A's is the foreign name.
     for (std::size_t j = 0; !found && j < a.nodes().size(); ++j)
-      if (called(a.nodes()[j].name, b_names) == i) found = j;
+      if (called(a.nodes()[j].name, a_names, b_names) == i) found = j;
     if (!found) {
       pairing.b_only.push_back(node.name);
       continue;

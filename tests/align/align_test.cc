@@ -446,6 +446,47 @@ TEST(AlignDump, IsReplayedByTheModelItIsComparedWith) {
   }
 }
 
+// transformers' own hidden states and logits: nothing is born between them, and a fault shows in its own layer.
+TEST(AlignDump, TransformersValuesAreAgreedWith) {
+  for (const std::string& name : golden_names()) {
+    SCOPED_TRACE(name);
+    const Golden golden = load_golden(name);
+    const auto count = golden.ids_a.size();
+    const auto ctx = static_cast<std::int64_t>(count);
+    const auto imported = import_model(golden.folder.string(), {.ctx = ctx}).value();
+    const auto size = count * static_cast<std::size_t>(imported.config.hidden);
+    Npz npz;
+    const auto hidden = [&](std::int64_t layer) {
+      const auto from = golden.hidden_a.begin() + static_cast<std::ptrdiff_t>(size) * layer;
+      return std::vector<float>(from, from + static_cast<std::ptrdiff_t>(size));
+    };
+    npz.floats("model.embed_tokens", ctx, hidden(0));
+    for (std::int64_t i = 0; i + 1 < imported.config.layers; ++i)
+      npz.floats(fmt::format("model.layers.{}", i), ctx, hidden(i + 1));
+    npz.floats("model.norm", ctx, hidden(imported.config.layers));
+    npz.floats("logits", ctx, golden.logits_a);
+    std::string bytes;
+    const auto dump = dump_of(npz, bytes);
+    ASSERT_TRUE(dump) << dump.error().message;
+    const auto run = [&](const Graph& graph) {
+      const auto b = graph_source(graph, {.label = "B", .ctx = ctx, .rows = ctx}).value();
+      return align(*dump->source, *b, {golden.ids_a}, {}).value();
+    };
+    const auto right = run(imported.graph);
+    EXPECT_EQ(born(right), Names{});
+    EXPECT_LT(right.logits.kl, 1e-6);
+    EXPECT_EQ(right.nodes.size(), static_cast<std::size_t>(imported.config.layers + 2));
+    if (imported.config.layers < 2) continue;
+    const auto wrong = run(edited(imported.graph, [](Node& node, Graph& to) {
+      if (node.name.starts_with("layers.0.") && node.name.ends_with("mlp_norm"))
+        weight(1, [](auto& w) {
+          for (float& value : w) value *= 3;
+        })(node, to);
+    }));
+    EXPECT_EQ(born(wrong), Names{"layers.0.out"});
+  }
+}
+
 TEST(AlignDump, BrokenFilesAreRefused) {
   const std::vector<float> values(12, 1.0F);
   std::string bytes;

@@ -1,0 +1,197 @@
+#include "align/align.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "align/align_text.h"
+#include "base/atomic_file.h"
+#include "base/threads.h"
+#include "cli/commands/command.h"
+#include "cli/input.h"
+#include "cli/interrupt.h"
+#include "cli/model.h"
+#include "cli/output_file.h"
+#include "pipeline/align_model.h"
+#include "report/progress.h"
+
+namespace knapsack {
+namespace {
+
+constexpr std::size_t most_bytes = std::size_t{64} << 20;
+// Prose, digits, code and two scripts: so that no part of a vocabulary is left out altogether.
+constexpr std::string_view usual_prompt =
+    "The river rises in the hills, passes 3 towns and 12 bridges, and ends in the sea.\n"
+    "def area(w, h):\n    return w * h  # 7.5 * 4 = 30\n"
+    "Warum ist der Himmel blau? \xd0\x9f\xd0\xbe\xd1\x87\xd0\xb5\xd0\xbc\xd1\x83 \xd0\xbd\xd0\xb5\xd0\xb1\xd0\xbe "
+    "\xd0\xb3\xd0\xbe\xd0\xbb\xd1\x83\xd0\xb1\xd0\xbe\xd0\xb5?\n";
+
+using Sequences = std::vector<std::vector<std::int32_t>>;
+
+class AlignCommand final : public Command {
+ public:
+  void describe(Arguments& arguments) override {
+    arguments.about(
+        "Runs the same tokens through A and B, compares every value both make, and tells where error is born from "
+        "where it is only carried: each node of B is run once more on A's values, and what differs then is its own "
+        "doing. Exit code 1 where a node is born beyond the threshold.\n\n"
+        "A and B are a GGUF, a Hugging Face folder, or values dumped elsewhere (.npz; one of the two). After a "
+        "model's last colon may stand how it is run, in words separated by commas: reference (scalar kernels, float "
+        "products, KV cache in f32), exact (float products), isa=NAME, kv=f16, kv=f32, kv=q8_0. Without: as `run` "
+        "does. docs/align.md has the method and how to dump from Python.");
+    arguments.positional("A", a_, "the truth: a model, or a dump").complete = Complete::model;
+    arguments.positional("B", b_, "what is doubted: likewise").complete = Complete::model;
+    arguments.text("--ids", "IDS", ids_, "token ids, separated by commas or spaces");
+    arguments.text("--input", "FILE", input_, "a text, UTF-8, as one sequence; - is standard input").complete =
+        Complete::file;
+    arguments.text("--prompts", "FILE", prompts_, "a text a line, each a sequence of its own; - is standard input")
+        .complete = Complete::file;
+    arguments.integer("--tokens", tokens_, 1, 1 << 20, "use only the first tokens of each sequence");
+    arguments.number(
+        "--cosine", cosine_, -1, 1,
+        "the gate: the least cosine of a replayed token; a relative L2 over sqrt(2 (1 - X)) breaks it, too");
+    arguments.integer("--top", top_, 1, 1 << 20, "rows of the table");
+    arguments
+        .text("--html", "FILE", html_, "also write a report: heat maps layer by op, curves along depth and position")
+        .complete = Complete::file;
+    arguments.example("knapsack align folder/ model.q4.gguf", "what quantization did to which node, on a usual prompt");
+    arguments.example("knapsack align model.gguf:reference model.gguf:isa=avx2,kv=q8_0 --html report.html",
+                      "what fast kernels and a small KV cache cost, as a report");
+    arguments.example("knapsack align dump.npz model.gguf:reference --json",
+                      "against values from Python, on the ids of the dump");
+  }
+
+  Result<int> run(Context& context) override {
+    const int inputs = (ids_ ? 1 : 0) + (input_ ? 1 : 0) + (prompts_ ? 1 : 0);
+    if (inputs > 1) return usage_error("expected one of --ids, --input and --prompts, found {}", inputs);
+    TRY(const AlignSpec a_spec, parse_align_spec(a_));
+    TRY(const AlignSpec b_spec, parse_align_spec(b_));
+    if (a_spec.dump && b_spec.dump)
+      return usage_error("{} and {} are both dumps: one of them must be a model, to know which value is made of which",
+                         a_, b_);
+    if (html_) {
+      TRY_VOID(not_the_model(*html_, a_spec.path));
+      TRY_VOID(not_the_model(*html_, b_spec.path));
+    }
+    TRY(const Text text, read());
+    AlignSide a, b;
+    {
+      const Busy busy("loading A and B", context.quiet);
+      const int threads = context.threads > 0 ? context.threads : available_cores();
+      TRY(a, open_align_side(a_spec, a_, tokens_, rows_, threads));
+      TRY(b, open_align_side(b_spec, b_, tokens_, rows_, threads));
+    }
+    TRY(const Sequences sequences, sequences_of(text, a, b));
+    Progress progress("align", "permille", context.quiet);
+    Interruptible interruptible;
+    auto result =
+        align(*a.source, *b.source, sequences,
+              {.cosine = cosine_,
+               .rows = rows_,
+               .progress = [&](double done) { progress.update(static_cast<std::uint64_t>(done * 1000), 1000); },
+               .stop = interruptible.token()});
+    progress.finish();
+    if (!result) return result.error();
+    if (html_) {
+      TRY(auto file, AtomicFile::create(*html_));
+      TRY_VOID(file.write(alignment_html(*result)));
+      TRY_VOID(file.commit());
+    }
+    TRY_VOID(print_result(context, alignment_text(*result, static_cast<std::size_t>(top_)), alignment_json(*result)));
+    return result->passed ? 0 : static_cast<int>(Code::gate);
+  }
+
+ private:
+  struct Text {
+    std::string origin;              // empty: the command line, or ours
+    std::vector<std::string> parts;  // one a sequence; empty: the ids below, if any
+    std::vector<std::int32_t> ids;
+    bool usual = false;
+  };
+
+  Result<Text> read() const {
+    Text text;
+    if (ids_) {
+      TRY(text.ids, read_ids(*ids_, ""));
+      if (text.ids.empty()) return usage_error("--ids: expected at least one token id, found none");
+    } else if (input_ || prompts_) {
+      const std::string& path = input_ ? *input_ : *prompts_;
+      text.origin = input_name(path);
+      TRY(std::string whole, read_text(path, most_bytes));
+      if (input_) {
+        text.parts.push_back(std::move(whole));
+      } else {
+        for (std::size_t at = 0; at < whole.size();) {
+          const auto end = std::min(whole.find('\n', at), whole.size());
+          if (end > at) text.parts.push_back(whole.substr(at, end - at));
+          at = end + 1;
+        }
+      }
+      if (text.parts.empty() || text.parts.front().empty())
+        return bad_input("{}: expected a text, found nothing", text.origin);
+    } else {
+      text.usual = true;
+      text.parts.emplace_back(usual_prompt);
+    }
+    return text;
+  }
+
+  Result<Sequences> sequences_of(const Text& text, const AlignSide& a, const AlignSide& b) const {
+    const std::vector<std::int32_t>& dumped = a.ids.empty() ? b.ids : a.ids;
+    const std::int64_t vocab = std::max(a.source->vocab(), b.source->vocab());
+    Sequences sequences;
+    std::string origin = text.origin;
+    if (!text.ids.empty()) {
+      sequences.push_back(text.ids);
+    } else if (text.usual && !dumped.empty()) {
+      sequences.push_back(dumped);
+      origin = a.ids.empty() ? b_ : a_;
+    } else if (const auto& tokenizer = a.tokenizer_json ? a.tokenizer_json : b.tokenizer_json) {
+      TRY(const std::string source, tokenizer());
+      TRY(const auto loaded, Tokenizer::from_json(source, a.tokenizer_json ? a_ : b_));
+      for (const std::string& part : text.parts) {
+        TRY(auto ids, loaded->encode(part, true));
+        if (!ids.empty()) sequences.push_back(std::move(ids));
+      }
+      if (sequences.empty()) return wrong_input(origin, "expected a text, found nothing that makes tokens");
+    } else if (text.usual) {
+      // Without a tokenizer a text says nothing: ids spread over the vocabulary.
+      constexpr std::int64_t count = 64;
+      std::vector<std::int32_t> ids;
+      for (std::int64_t i = 0; i < count; ++i) ids.push_back(static_cast<std::int32_t>((i * 7919 + 13) % vocab));
+      sequences.push_back(std::move(ids));
+    } else {
+      return usage_error("neither {} nor {} has a tokenizer; give token ids (--ids)", a_, b_);
+    }
+    if (!dumped.empty() && (sequences.size() > 1 || !begins(dumped, sequences[0])))
+      return usage_error("the ids asked for are not those of the dump; leave out --ids, --input and --prompts");
+    const std::int64_t longest = std::min({tokens_, a.source->longest(), b.source->longest()});
+    for (auto& ids : sequences) {
+      if (static_cast<std::int64_t>(ids.size()) > longest) ids.resize(static_cast<std::size_t>(longest));
+      for (const std::int32_t id : ids)
+        for (const AlignSide* side : {&a, &b})
+          if (side->source->vocab() > 0 && id >= side->source->vocab())
+            return wrong_input(origin, "token id {}: the ids of {} go from 0 to {}", id, side->source->label(),
+                               side->source->vocab() - 1);
+    }
+    return sequences;
+  }
+
+  [[nodiscard]] bool begins(const std::vector<std::int32_t>& dumped, const std::vector<std::int32_t>& ids) const {
+    const auto count = std::min({dumped.size(), ids.size(), static_cast<std::size_t>(tokens_)});
+    return std::equal(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count), dumped.begin());
+  }
+
+  std::string a_, b_;
+  std::optional<std::string> ids_, input_, prompts_, html_;
+  std::int64_t tokens_ = 128, top_ = 20;
+  double cosine_ = 0.999;
+  std::int64_t rows_ = 32;  // tokens a step
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_align_command() { return std::make_unique<AlignCommand>(); }
+
+}  // namespace knapsack
