@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <ostream>
 
 #include "align/align_text.h"
 #include "align/dump_source.h"
@@ -46,13 +47,14 @@ const AlignedNode& node(const Alignment& alignment, std::string_view name) {
   throw std::runtime_error(fmt::format("no node {}", name));
 }
 
-// What each step does wrong. `planted` receives the names of the nodes.
+// A fault: in which nodes of which model, and what is done to them.
 struct Case {
   std::string name, model;
   std::function<bool(const Node& node)> where;
   Edit edit;
   bool breaks = true;  // the usual threshold
 };
+void PrintTo(const Case& fault, std::ostream* out) { *out << fault.name; }
 
 std::function<bool(const Node&)> at(const std::string& name) {
   return [name](const Node& node) { return node.name == name; };
