@@ -144,7 +144,9 @@ TEST(Executor, WhatATapWritesIsWhatTheNextOpReads) {
         });
         const std::vector<float> zeroed = run(*m.prefill_run, tokens);
         EXPECT_NE(zeroed, logits);
-        if (norm) EXPECT_EQ(zeroed, std::vector<float>(logits.size(), 0.0F));
+        if (norm) {
+          EXPECT_EQ(zeroed, std::vector<float>(logits.size(), 0.0F));
+        }
       }
       m.prefill_run->set_tap({});
       EXPECT_EQ(run(*m.prefill_run, tokens), logits);
