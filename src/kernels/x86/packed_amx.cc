@@ -147,7 +147,7 @@ void add_up(const PackedJob& job, const Piece& piece, std::int64_t first, std::i
     const std::int32_t* sums = piece.sums.data() + from * tile_rows;
     const float* scales = piece.scales.data();
     const float* mins = piece.mins.data();
-    for (std::int64_t b = first; b < last; ++b, ++d)
+    for (std::int64_t b = first; b < last; ++b, ++d) {
 #pragma GCC unroll 2
       for (int g = 0; g < groups; ++g, ++side) {
         __m512 scale[pairs];
@@ -172,6 +172,7 @@ void add_up(const PackedJob& job, const Piece& piece, std::int64_t first, std::i
         scales += pairs * tile_rows;
         mins += pairs * tile_rows;
       }
+    }
 #pragma GCC unroll 16
     for (int t = 0; t < tokens; ++t)
 #pragma GCC unroll 2
