@@ -110,7 +110,10 @@ Result<EngineSpeed> measure_engine(int threads, std::span<const EngineShape> sha
       TRY(const auto bundle, make_bundle(imported, {}));
       const bool first = dtype == formats.front();
       SpeedOptions options{.prompts = {prompt}, .gens = {gen}, .threads = {threads}, .repeats = 3};
-      if (first) options.depths = {0, depth};
+      // Attention: of the first shape, the smaller one, whose time it is a larger part of.
+      const bool attention = out.matrices.empty();
+      if (attention) options.depths = {0, depth};
+      if (attention) options.prompts = {prompt, depth};
       options.progress = [&](double part) {
         if (progress)
           progress((done + part / static_cast<double>(formats.size())) / static_cast<double>(shapes.size()));
@@ -122,15 +125,15 @@ Result<EngineSpeed> measure_engine(int threads, std::span<const EngineShape> sha
       const auto layers = static_cast<double>(shape.layers);
       for (const Speed& speed : speeds) {
         const Parts parts = parts_of(speed);
-        if (speed.prefill && speed.depth == 0) {
+        if (speed.prefill && speed.prompt == prompt && speed.depth == 0) {
           matrix.prefill_gop_per_s = at_least(parts.products / parts.matrices_ms / 1e6);
           layer.prefill_ns = at_least(1e6 * parts.rest_ms / (layers * static_cast<double>(prompt * layer.hidden)));
-        } else if (speed.depth == 0) {
+        } else if (!speed.prefill && speed.depth == 0) {
           matrix.decode_gb_per_s = at_least(1e3 * gigabytes * static_cast<double>(gen) / parts.matrices_ms);
           layer.decode_us = at_least(1e3 * parts.rest_ms / (layers * static_cast<double>(gen)));
-        } else if (speed.prefill) {
+        } else if (speed.prefill && speed.prompt == depth && speed.depth == 0) {
           out.attention_gop_per_s = at_least(parts.attention_products / parts.attention_ms / 1e6);
-        } else {
+        } else if (!speed.prefill) {
           out.attention_gb_per_s = at_least(parts.attention_bytes / parts.attention_ms / 1e6);
         }
       }

@@ -19,7 +19,7 @@ namespace knapsack {
 struct EngineShape {
   std::string model;           // of models/
   std::int64_t layers = 1;     // of which are run: enough that weights come from memory where it is large
-  std::vector<DType> formats;  // at least one; the first is measured at a depth, too
+  std::vector<DType> formats;  // at least one; with the first of the first shape attention is measured, too
 };
 // Of 135 million and 1.5 thousand million parameters: some twenty seconds, and up to a GiB of memory.
 std::span<const EngineShape> usual_engine_shapes();
