@@ -83,6 +83,11 @@ void speed(const PlanModel& model, const DeviceProfile& device, const Efficiency
   out.ttft_ms = times(prompt, 1e3);
 }
 
+// The part of a tensor that a token reads: of experts those that it takes.
+double share_read(const PlanModel& model, const PlanTensor& tensor) {
+  return tensor.experts > 1 ? static_cast<double>(model.top_k) / static_cast<double>(tensor.experts) : 1;
+}
+
 // The format that the engine would hold a tensor in; of a vendor's scheme the one with as many bits.
 std::string format_here(const PlanModel& model, const std::optional<Scheme>& scheme, const PlanTensor& tensor) {
   if (!scheme) return std::string(name(*tensor.dtype));
@@ -116,8 +121,7 @@ void measured_speed(const PlanModel& model, const Machine& machine, double band,
     const MatrixSpeed speed = engine.matrix(here, model.hidden);
     gb_per_s = std::max(gb_per_s, speed.decode_gb_per_s);  // a cache may feed it faster than memory was read
     widest_bits = std::max(widest_bits, format(*dtype_from_name(here)).level_bits);
-    const double share =
-        tensor.experts > 1 ? static_cast<double>(model.top_k) / static_cast<double>(tensor.experts) : 1;
+    const double share = share_read(model, tensor);
     const auto bytes = static_cast<double>(scheme ? scheme->bytes(model.place(), tensor.place) : *tensor.bytes);
     const double step = share * bytes / 1e9 / speed.decode_gb_per_s;
     decode_s += step;
@@ -221,6 +225,10 @@ void power_and_heat(const DeviceProfile& device, const PlanOptions& options, Pla
 
 }  // namespace
 
+std::string size_text(double mebibytes) {
+  return mebibytes >= 1024 ? fmt::format("{:.1f} GiB", mebibytes / 1024) : fmt::format("{:.0f} MiB", mebibytes);
+}
+
 double bits_of_kv(std::string_view kv) { return kv == "i4" ? 4.5 : kv == "i8" ? 8.5 : 16; }
 
 WeightTotals weigh(const PlanModel& model, const std::string& quant) {
@@ -232,8 +240,7 @@ WeightTotals weigh(const PlanModel& model, const std::string& quant) {
     const auto bytes = static_cast<double>(scheme ? scheme->bytes(model.place(), tensor.place) : *tensor.bytes);
     out.bytes += bytes;
     if (tensor.place.part == TensorPart::table) continue;
-    const double share =
-        tensor.experts > 1 ? static_cast<double>(model.top_k) / static_cast<double>(tensor.experts) : 1;
+    const double share = share_read(model, tensor);
     out.read_bytes += bytes * share;
     out.read += elements * share;
     if (tensor.place.part != TensorPart::head && tensor.place.part != TensorPart::vector)

@@ -18,6 +18,8 @@ std::optional<double> budget_mib(const DeviceProfile& device, const PlanOptions&
 double usable_share(const DeviceProfile& device, UnitKind unit);
 
 double bits_of_kv(std::string_view kv);
+// "1.5 GiB", "112 MiB": as reasons and changes say it.
+std::string size_text(double mebibytes);
 
 struct WeightTotals {
   double bytes = 0;       // all

@@ -20,10 +20,6 @@ struct Reason {
   std::string text;
 };
 
-std::string size_text(double mebibytes) {
-  return mebibytes >= 1024 ? fmt::format("{:.1f} GiB", mebibytes / 1024) : fmt::format("{:.0f} MiB", mebibytes);
-}
-
 UnitKind unit_of(const Plan& plan) {
   return plan.unit == "gpu" ? UnitKind::gpu : plan.unit == "npu" ? UnitKind::npu : UnitKind::cpu;
 }

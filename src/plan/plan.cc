@@ -16,10 +16,6 @@ namespace {
 
 constexpr std::array all_units{UnitKind::npu, UnitKind::gpu, UnitKind::cpu};  // where no speed is known: in this order
 
-std::string size_text(double mebibytes) {
-  return mebibytes >= 1024 ? fmt::format("{:.1f} GiB", mebibytes / 1024) : fmt::format("{:.0f} MiB", mebibytes);
-}
-
 Result<void> check(const PlanModel& model, const DeviceProfile& device, const Efficiency& efficiency,
                    const PlanOptions& options) {
   if (options.ctx < 1) return usage_error("--ctx {}: a context has at least 1 token", options.ctx);
