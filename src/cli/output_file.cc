@@ -5,6 +5,8 @@
 #include <system_error>
 #include <utility>
 
+#include "cli/arguments.h"
+
 namespace knapsack {
 namespace {
 
@@ -43,6 +45,14 @@ Result<void> not_the_model(const std::string& output, const std::string& model) 
       same = same || (of_the_model(entry.path().filename().string()) && fs::equivalent(output, entry.path(), ignored));
   }
   if (same) return usage_error("{}: this is the model itself, or a part of it; name another file", output);
+  return {};
+}
+
+Result<void> file_or_nothing(const std::string& output, std::string_view option) {
+  std::error_code failed;
+  const auto status = std::filesystem::status(output, failed);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    return usage_error("{}: expected the name of a file, found {}, which is something else", option, in_quotes(output));
   return {};
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 
@@ -10,5 +11,8 @@ namespace knapsack {
 // Refuses a file that `model` is made of: the GGUF itself, under whatever name, another part of it, and in a folder
 // what import/ reads there. Other files of the folder, such as an earlier result, are not the model.
 Result<void> not_the_model(const std::string& output, const std::string& model);
+
+// Refuses what is there and is no regular file: a folder, a pipe, a device. option: as it is named in the message.
+Result<void> file_or_nothing(const std::string& output, std::string_view option);
 
 }  // namespace knapsack

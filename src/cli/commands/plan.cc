@@ -11,6 +11,7 @@
 #include "cli/commands/command.h"
 #include "cli/measured_host.h"
 #include "cli/model.h"
+#include "cli/output_file.h"
 #include "device/devices.h"
 #include "import/public_models.h"
 #include "pipeline/plan_model.h"
@@ -113,7 +114,7 @@ class PlanCommand final : public Command {
     }
     if (sweep_ && options_.quant == "all")
       return usage_error("--quant all is a table of its own and does not go with --sweep (quant=a,b is a sweep)");
-    if (plot_) TRY_VOID(can_plot());
+    if (plot_) TRY_VOID(file_or_nothing(*plot_, "--plot"));
     if (!model_) return usage_error("name a model (MODEL), or published measurements (--validate FILE)");
     std::optional<Sweep> sweep;
     if (sweep_) {
@@ -179,14 +180,6 @@ class PlanCommand final : public Command {
 
   static int exit_code(const Plan& plan) {
     return plan.verdict == Verdict::does_not_fit ? static_cast<int>(Code::gate) : 0;
-  }
-
-  [[nodiscard]] Result<void> can_plot() const {
-    std::error_code failed;
-    const auto status = std::filesystem::status(*plot_, failed);
-    if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
-      return usage_error("--plot: expected the name of a file, found {}, which is something else", in_quotes(*plot_));
-    return {};
   }
 
   [[nodiscard]] Result<void> write_plot(const Plot& plot) const {

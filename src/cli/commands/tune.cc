@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -9,6 +8,7 @@
 #include "cli/commands/command.h"
 #include "cli/interrupt.h"
 #include "cli/isa.h"
+#include "cli/output_file.h"
 #include "evaluate/tune.h"
 #include "report/progress.h"
 #include "report/table.h"
@@ -52,14 +52,11 @@ class TuneCommand final : public Command {
     Choices before;
     std::optional<AtomicFile> file;
     if (output_) {
-      struct stat status {};
-      const bool there = ::stat(output_->c_str(), &status) == 0;
-      if (there && !S_ISREG(status.st_mode))
-        return usage_error("-o: expected the name of a file, found {}, which is something else", in_quotes(*output_));
-      if (there) {
+      TRY_VOID(file_or_nothing(*output_, "-o"));
+      std::error_code failed;  // told by create()
+      if (std::filesystem::exists(*output_, failed)) {
         TRY(before, Choices::read(*output_));
       }
-      std::error_code failed;  // told by create()
       std::filesystem::create_directories(std::filesystem::path(*output_).parent_path(), failed);
       TRY(auto created, AtomicFile::create(*output_));
       file.emplace(std::move(created));
