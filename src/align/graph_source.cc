@@ -19,7 +19,7 @@ std::vector<SourceNode> float_values(const Graph& graph) {
       if (value.state >= 0 || value.dtype != DType::F32) continue;
       SourceNode made{.name = value.name, .op = std::string(op_info(node.op).text), .attrs = node.attrs};
       for (const ValueId input : node.inputs) made.inputs.push_back(graph.value(input).name);
-      made.cols = value.cols;
+      made.cols = value.cols();
       nodes.push_back(std::move(made));
     }
   return nodes;
@@ -30,7 +30,7 @@ class GraphSource final : public Source {
   GraphSource(const Graph& graph, GraphRun run, KvCache kv)
       : run_(std::move(run)),
         nodes_(float_values(graph)),
-        vocab_(graph.value(graph.output()).cols),
+        vocab_(graph.value(graph.output()).cols()),
         kv_(std::move(kv)) {}
 
   Result<void> start(std::shared_ptr<const Program> program) {

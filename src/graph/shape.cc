@@ -1,141 +1,14 @@
 #include "graph/shape.h"
 
-#include <cmath>
-#include <initializer_list>
 #include <limits>
-#include <optional>
+
+#include "graph/inspector.h"
 
 namespace knapsack {
 namespace {
 
-// Columns and attributes stay below this, so that products of a few of them cannot wrap.
-constexpr std::int64_t max_extent = std::int64_t{1} << 31;
-
-// One op's inputs and attributes under inspection. The first broken rule is kept; later calls then do nothing useful
-// but stay harmless, which keeps each op's rule a flat list.
-class Inspector {
- public:
-  Inspector(Op op, const Attrs& attrs, std::span<const Value* const> inputs)
-      : info_(op_info(op)), attrs_(attrs), inputs_(inputs) {
-    const auto n = static_cast<int>(inputs.size());
-    if (n < info_.min_inputs || n > info_.max_inputs)
-      fail("takes {} to {} inputs, found {}", info_.min_inputs, info_.max_inputs, n);
-  }
-
-  [[nodiscard]] bool failed() const { return error_.has_value(); }
-  [[nodiscard]] Error error() const { return *error_; }
-
-  template <class... A>
-  void fail(fmt::format_string<A...> f, A&&... a) {
-    if (!error_) error_ = Error{Code::bad_input, std::string(info_.text) + " " + fmt::format(f, std::forward<A>(a)...)};
-  }
-  void require(bool condition, std::string_view rule) {
-    if (!condition) fail("{}", rule);
-  }
-
-  // Attributes the op knows. Those in `needed` must be there; anything else is an error.
-  void attributes(std::initializer_list<Attr> needed, std::initializer_list<Attr> optional) {
-    for (const Attr key : needed)
-      if (!has(key)) fail("needs the attribute {}", attr_text(key));
-    for (const Attrs::Entry& e : attrs_.entries()) {
-      bool known = false;
-      for (const Attr key : needed) known |= key == e.key;
-      for (const Attr key : optional) known |= key == e.key;
-      if (!known) fail("has no attribute {}", attr_text(e.key));
-      if (!std::isfinite(e.f)) fail("attribute {} is not finite", attr_text(e.key));
-      if (!attr_is_float(e.key) && (e.i < 0 || e.i >= max_extent || static_cast<double>(e.i) != e.f))
-        fail("attribute {} must be a whole number in [0, {}), found {}", attr_text(e.key), max_extent, e.f);
-    }
-  }
-  [[nodiscard]] std::int64_t i(Attr key, std::int64_t otherwise = 0) const { return attrs_.i(key, otherwise); }
-  // An integer attribute that counts something and so is at least 1.
-  std::int64_t count(Attr key, std::int64_t otherwise = 0) {
-    const std::int64_t n = attrs_.i(key, otherwise);
-    if (n < 1) fail("attribute {} must be at least 1, found {}", attr_text(key), n);
-    return std::max<std::int64_t>(n, 1);
-  }
-  void at_most(Attr key, std::int64_t limit) {
-    if (attrs_.i(key) > limit) fail("attribute {} must be at most {}, found {}", attr_text(key), limit, attrs_.i(key));
-  }
-  void positive(Attr key) {
-    if (!(attrs_.f(key) > 0)) fail("attribute {} must be above 0, found {}", attr_text(key), attrs_.f(key));
-  }
-
-  [[nodiscard]] bool given(std::size_t index) const { return index < inputs_.size(); }
-  // An activation; columns >= 1. Returns a stand-in after a failure.
-  const Value& activation(std::size_t index, DType dtype = DType::F32) {
-    const Value& v = at(index);
-    const bool computed = v.kind == ValueKind::input || (v.kind == ValueKind::computed && v.state < 0);
-    if (!computed) fail("input {} must be an activation, found {}", index, v.name);
-    if (v.dtype != dtype) fail("input {} must be {}, found {}", index, name(dtype), name(v.dtype));
-    return v;
-  }
-  const Value& state(std::size_t index) {
-    const Value& v = at(index);
-    if (v.state < 0) fail("input {} must be a state, found {}", index, v.name);
-    return v;
-  }
-  const Weight& matrix(std::size_t index, std::size_t dims = 2) {
-    const Weight& w = constant(index);
-    if (w.shape.size() != dims)
-      fail("input {} ({}) must have {} dimensions, found {}", index, w.name, dims, w.shape.size());
-    return w.shape.size() == dims ? w : (dims == 2 ? any_matrix() : any_experts());
-  }
-  void vector(std::size_t index, std::int64_t length, DType dtype = DType::F32) {
-    const Weight& w = constant(index);
-    if (w.dtype != dtype)
-      fail("input {} ({}) must be stored as {}, found {}", index, w.name, name(dtype), name(w.dtype));
-    if (w.shape.size() != 1 || w.shape[0] != length)
-      fail("input {} ({}) must be a vector of {}, found {}", index, w.name, length, shape_text(w));
-  }
-  void equal(std::string_view what, std::int64_t found, std::int64_t expected) {
-    if (found != expected) fail("{} must be {}, found {}", what, expected, found);
-  }
-  void same_rows(const Value& a, const Value& b) {
-    require(a.rows == b.rows, "mixes rows of all tokens with selected rows");
-  }
-  void all_tokens(const Value& v) { require(v.rows == Rows::tokens, "works on all tokens, not on selected rows"); }
-
- private:
-  [[nodiscard]] bool has(Attr key) const {
-    for (const Attrs::Entry& e : attrs_.entries())
-      if (e.key == key) return true;
-    return false;
-  }
-  const Value& at(std::size_t index) {
-    static const Value none{.name = "nothing", .cols = 1};
-    if (index < inputs_.size()) return *inputs_[index];
-    fail("input {} is absent", index);
-    return none;
-  }
-  const Weight& constant(std::size_t index) {
-    const Value& v = at(index);
-    if (v.kind == ValueKind::constant && v.weight != nullptr) return *v.weight;
-    fail("input {} must be a constant, found {}", index, v.name);
-    return any_matrix();
-  }
-  static const Weight& any_matrix() {
-    static const Weight w{.name = "nothing", .shape = {1, 1}};
-    return w;
-  }
-  static const Weight& any_experts() {
-    static const Weight w{.name = "nothing", .shape = {1, 1, 1}};
-    return w;
-  }
-  static std::string shape_text(const Weight& w) {
-    std::string text = "[";
-    for (const auto d : w.shape) text += (text.size() > 1 ? ", " : "") + std::to_string(d);
-    return text + "]";
-  }
-
-  const OpInfo& info_;
-  const Attrs& attrs_;
-  std::span<const Value* const> inputs_;
-  std::optional<Error> error_;
-};
-
-Value activation_of(Rows rows, std::int64_t cols, DType dtype = DType::F32) {
-  return Value{.kind = ValueKind::computed, .rows = rows, .dtype = dtype, .cols = cols};
+Value activation_of(std::int64_t rows, std::int64_t cols, DType dtype = DType::F32) {
+  return Value{.kind = ValueKind::computed, .dtype = dtype, .dims = {rows, cols}};
 }
 
 std::vector<Value> head_linear_shape(Inspector& in, const Value& x, const Weight& w) {
@@ -146,12 +19,12 @@ std::vector<Value> head_linear_shape(Inspector& in, const Value& x, const Weight
   const auto row_offset = in.i(Attr::row_offset);
   in.at_most(Attr::transposed, 1);
   const bool transposed = in.i(Attr::transposed) != 0;
-  in.equal("columns of x", x.cols, heads * stride);
+  in.equal("columns of x", x.cols(), heads * stride);
   const auto width = transposed ? rows : w.shape[1];
   in.require(in.i(Attr::in_offset) + width <= stride, "reads past the end of a head (in_offset + in > in_stride)");
   in.require(row_offset + rows <= head_rows, "takes rows past the end of a head's (row_offset + rows > head_rows)");
   in.require((heads - 1) * head_rows + row_offset + rows <= w.shape[0], "takes rows past the end of w");
-  return {activation_of(x.rows, heads * (transposed ? w.shape[1] : rows))};
+  return {activation_of(x.rows(), heads * (transposed ? w.shape[1] : rows))};
 }
 
 std::vector<Value> head_concat_shape(Inspector& in, const Value& a, const Value& b) {
@@ -160,10 +33,10 @@ std::vector<Value> head_concat_shape(Inspector& in, const Value& a, const Value&
   const auto b_cols = in.count(Attr::b_cols);
   const auto b_stride = in.count(Attr::b_stride);
   in.same_rows(a, b);
-  in.equal("columns of a", a.cols, heads * a_cols);
-  in.equal("columns of b", b.cols, heads * b_stride);
+  in.equal("columns of a", a.cols(), heads * a_cols);
+  in.equal("columns of b", b.cols(), heads * b_stride);
   in.require(in.i(Attr::b_offset) + b_cols <= b_stride, "reads past the end of a head (b_offset + b_cols > b_stride)");
-  return {activation_of(a.rows, heads * (a_cols + b_cols))};
+  return {activation_of(a.rows(), heads * (a_cols + b_cols))};
 }
 
 std::vector<Value> attention_shape(Inspector& in, const Value& q, const Value& k, const Value& v) {
@@ -174,18 +47,18 @@ std::vector<Value> attention_shape(Inspector& in, const Value& q, const Value& k
   const auto v_stride = in.count(Attr::v_stride, v_dim);
   in.all_tokens(q);
   in.require(heads % kv_heads == 0, "heads must be a multiple of kv_heads");
-  in.equal("columns of q", q.cols, heads * head_dim);
-  in.require(kv_heads * head_dim <= k.cols, "reads past the end of the k state (kv_heads * head_dim)");
-  in.require((kv_heads - 1) * v_stride + v_dim <= v.cols, "reads past the end of the v state");
+  in.equal("columns of q", q.cols(), heads * head_dim);
+  in.require(kv_heads * head_dim <= k.cols(), "reads past the end of the k state (kv_heads * head_dim)");
+  in.require((kv_heads - 1) * v_stride + v_dim <= v.cols(), "reads past the end of the v state");
   // Several heads share a state evenly, as it is laid out by heads.
-  if (kv_heads > 1) in.equal("columns of the k state", k.cols, kv_heads * head_dim);
-  if (kv_heads > 1) in.equal("columns of the v state", v.cols, kv_heads * v_stride);
-  return {activation_of(q.rows, heads * v_dim)};
+  if (kv_heads > 1) in.equal("columns of the k state", k.cols(), kv_heads * head_dim);
+  if (kv_heads > 1) in.equal("columns of the v state", v.cols(), kv_heads * v_stride);
+  return {activation_of(q.rows(), heads * v_dim)};
 }
 
 std::vector<Value> router_shape(Inspector& in, const Value& logits) {
   const auto experts = in.count(Attr::experts);
-  in.equal("columns of logits", logits.cols, experts);
+  in.equal("columns of logits", logits.cols(), experts);
   const auto top_k = in.count(Attr::top_k);
   const auto groups = in.count(Attr::groups, 1);
   const auto top_groups = in.count(Attr::top_groups, 1);
@@ -198,7 +71,7 @@ std::vector<Value> router_shape(Inspector& in, const Value& logits) {
   in.require(groups == 1 || in.i(Attr::group_score) == 0 || experts / groups >= 2,
              "needs groups of two experts or more to add the two best");
   if (in.given(1)) in.vector(1, experts);
-  return {activation_of(logits.rows, top_k, DType::I32), activation_of(logits.rows, top_k)};
+  return {activation_of(logits.rows(), top_k, DType::I32), activation_of(logits.rows(), top_k)};
 }
 
 std::vector<Value> moe_shape(Inspector& in, const Value& x) {
@@ -210,13 +83,13 @@ std::vector<Value> moe_shape(Inspector& in, const Value& x) {
   in.at_most(Attr::act, 2);
   in.same_rows(x, ids);
   in.same_rows(x, weights);
-  in.equal("columns of ids", ids.cols, in.count(Attr::top_k));
-  in.equal("columns of weights", weights.cols, ids.cols);
-  in.equal("columns of gate", gate.shape[2], x.cols);
+  in.equal("columns of ids", ids.cols(), in.count(Attr::top_k));
+  in.equal("columns of weights", weights.cols(), ids.cols());
+  in.equal("columns of gate", gate.shape[2], x.cols());
   in.require(gate.shape == up.shape, "needs gate and up of one shape");
   in.require(down.shape == std::vector{gate.shape[0], gate.shape[2], gate.shape[1]},
              "needs down [E,H,F] for gate [E,F,H]");
-  return {activation_of(x.rows, x.cols)};
+  return {activation_of(x.rows(), x.cols())};
 }
 
 std::vector<Value> rope_shape(Inspector& in, const Value& x) {
@@ -225,36 +98,36 @@ std::vector<Value> rope_shape(Inspector& in, const Value& x) {
   const auto rotary = in.count(Attr::rotary);
   in.all_tokens(x);
   in.at_most(Attr::interleaved, 1);
-  in.equal("columns of x", x.cols, heads * stride);
+  in.equal("columns of x", x.cols(), heads * stride);
   in.require(rotary % 2 == 0, "rotates pairs: rotary must be even");
   in.require(in.i(Attr::begin) + rotary <= stride, "rotates past the end of a head (begin + rotary > stride)");
   in.vector(1, rotary / 2);
-  return {activation_of(x.rows, x.cols)};
+  return {activation_of(x.rows(), x.cols())};
 }
 
-std::vector<Value> shape_of(Op op, Inspector& in) {
+std::vector<Value> shape_of(Op op, const Attrs& attrs, Inspector& in) {
   switch (op) {
     case Op::embed: {
       in.attributes({}, {Attr::scale});
       const Value& ids = in.activation(0, DType::I32);
-      in.equal("columns of ids", ids.cols, 1);
-      return {activation_of(ids.rows, in.matrix(1).shape[1])};
+      in.equal("columns of ids", ids.cols(), 1);
+      return {activation_of(ids.rows(), in.matrix(1).shape[1])};
     }
     case Op::rms_norm: {
       in.attributes({Attr::eps}, {Attr::offset, Attr::width});
       const Value& x = in.activation(0);
-      const auto width = in.count(Attr::width, x.cols);
-      in.require(x.cols % width == 0, "columns of x must be a multiple of width");
+      const auto width = in.count(Attr::width, x.cols());
+      in.require(x.cols() % width == 0, "columns of x must be a multiple of width");
       if (in.given(1)) in.vector(1, width);
-      return {activation_of(x.rows, x.cols)};
+      return {activation_of(x.rows(), x.cols())};
     }
     case Op::linear: {
       in.attributes({}, {});
       const Value& x = in.activation(0);
       const Weight& w = in.matrix(1);
-      in.equal("columns of x", x.cols, w.shape[1]);
+      in.equal("columns of x", x.cols(), w.shape[1]);
       if (in.given(2)) in.vector(2, w.shape[0]);
-      return {activation_of(x.rows, w.shape[0])};
+      return {activation_of(x.rows(), w.shape[0])};
     }
     case Op::head_linear:
       in.attributes({Attr::heads, Attr::in_stride, Attr::head_rows, Attr::rows},
@@ -266,8 +139,8 @@ std::vector<Value> shape_of(Op op, Inspector& in) {
     case Op::gather_cols: {
       in.attributes({}, {});
       const Value& x = in.activation(0);
-      in.vector(1, x.cols, DType::I32);
-      return {activation_of(x.rows, x.cols)};
+      in.vector(1, x.cols(), DType::I32);
+      return {activation_of(x.rows(), x.cols())};
     }
     case Op::rope:
       in.attributes({Attr::heads, Attr::stride, Attr::rotary}, {Attr::begin, Attr::interleaved, Attr::scale});
@@ -277,8 +150,9 @@ std::vector<Value> shape_of(Op op, Inspector& in) {
       const Value& x = in.activation(0);
       const Value& state = in.state(1);
       in.all_tokens(x);
-      in.require(in.i(Attr::col) + x.cols <= state.cols, "writes past the end of the state's row (col + columns of x)");
-      return {Value{.kind = ValueKind::computed, .cols = state.cols, .state = state.state}};
+      in.require(in.i(Attr::col) + x.cols() <= state.cols(),
+                 "writes past the end of the state's row (col + columns of x)");
+      return {Value{.kind = ValueKind::computed, .dtype = state.dtype, .dims = state.dims, .state = state.state}};
     }
     case Op::attention:
       in.attributes({Attr::heads, Attr::kv_heads, Attr::head_dim, Attr::scale},
@@ -289,32 +163,32 @@ std::vector<Value> shape_of(Op op, Inspector& in) {
       const Value& a = in.activation(0);
       const Value& b = in.activation(1);
       in.same_rows(a, b);
-      in.equal("columns of b", b.cols, a.cols);
-      return {activation_of(a.rows, a.cols)};
+      in.equal("columns of b", b.cols(), a.cols());
+      return {activation_of(a.rows(), a.cols())};
     }
     case Op::scale:
       in.attributes({Attr::scale}, {});
-      return {activation_of(in.activation(0).rows, in.activation(0).cols)};
+      return {activation_of(in.activation(0).rows(), in.activation(0).cols())};
     case Op::gated_act: {
       in.attributes({}, {Attr::act});
       const Value& gate = in.activation(0);
       const Value& up = in.activation(1);
       in.at_most(Attr::act, 2);
       in.same_rows(gate, up);
-      in.equal("columns of up", up.cols, gate.cols);
-      return {activation_of(gate.rows, gate.cols)};
+      in.equal("columns of up", up.cols(), gate.cols());
+      return {activation_of(gate.rows(), gate.cols())};
     }
     case Op::sigmoid_scale: {
       in.attributes({}, {});
       const Value& x = in.activation(0);
       in.same_rows(x, in.activation(1));
-      in.equal("columns of gate", in.activation(1).cols, 1);
-      return {activation_of(x.rows, x.cols)};
+      in.equal("columns of gate", in.activation(1).cols(), 1);
+      return {activation_of(x.rows(), x.cols())};
     }
     case Op::softcap:
       in.attributes({Attr::softcap}, {});
       in.positive(Attr::softcap);
-      return {activation_of(in.activation(0).rows, in.activation(0).cols)};
+      return {activation_of(in.activation(0).rows(), in.activation(0).cols())};
     case Op::router:
       in.attributes({Attr::experts, Attr::top_k},
                     {Attr::score, Attr::norm_topk, Attr::scale, Attr::groups, Attr::top_groups, Attr::group_score});
@@ -326,8 +200,26 @@ std::vector<Value> shape_of(Op op, Inspector& in) {
       in.attributes({}, {});
       const Value& x = in.activation(0);
       in.all_tokens(x);
-      return {activation_of(Rows::selected, x.cols)};
+      // Of a static graph the last row.
+      return {activation_of(x.symbolic() ? selected_dim : 1, x.cols())};
     }
+    case Op::positions: {
+      in.attributes({}, {Attr::rows});
+      const bool fixed = attrs.has(Attr::rows);
+      return {activation_of(fixed ? in.count(Attr::rows) : tokens_dim, 1, DType::I32)};
+    }
+    case Op::kv_read: {
+      in.attributes({Attr::heads}, {});
+      const Value& state = in.state(0);
+      const auto heads = in.count(Attr::heads);
+      in.require(state.dims.size() == 2, "reads states of a static context");
+      in.require(state.cols() % heads == 0, "columns of the state must be a multiple of heads");
+      return {Value{.kind = ValueKind::computed,
+                    .dtype = DType::F32,
+                    .dims = {1, heads, state.dims.front(), state.cols() / heads}}};
+    }
+    default:
+      in.fail("has no shape rule here");
   }
   return {};
 }
@@ -335,8 +227,8 @@ std::vector<Value> shape_of(Op op, Inspector& in) {
 }  // namespace
 
 Result<void> check_constant(const Weight& weight) {
-  if (weight.shape.empty() || weight.shape.size() > 3)
-    return bad_input("constant {} has {} dimensions; 1 to 3 are known", weight.name, weight.shape.size());
+  if (weight.shape.size() > max_rank)
+    return bad_input("constant {} has {} dimensions; at most {} are known", weight.name, weight.shape.size(), max_rank);
   std::int64_t elements = 1;
   for (const auto extent : weight.shape) {
     if (extent < 1 || extent >= max_extent)
@@ -351,12 +243,48 @@ Result<void> check_constant(const Weight& weight) {
   return {};
 }
 
+std::string dims_text(std::span<const std::int64_t> dims) {
+  std::string text = "[";
+  for (const std::int64_t d : dims) {
+    if (text.size() > 1) text += ", ";
+    text += d == tokens_dim ? "T" : d == selected_dim ? "S" : std::to_string(d);
+  }
+  return text + "]";
+}
+
+std::vector<std::int64_t> seen_dims(const Weight& weight, bool transposed) {
+  std::vector<std::int64_t> dims = weight.shape;
+  if (transposed && dims.size() >= 2) std::swap(dims[dims.size() - 1], dims[dims.size() - 2]);
+  return dims;
+}
+
+Result<void> check_dims(std::span<const std::int64_t> dims) {
+  if (dims.size() > max_rank) return bad_input("{} dimensions; at most {} are known", dims.size(), max_rank);
+  std::int64_t elements = 1;
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    const bool symbolic = i == 0 && dims.size() == 2 && (dims[i] == tokens_dim || dims[i] == selected_dim);
+    if (!symbolic && (dims[i] < 1 || dims[i] >= max_extent))
+      return bad_input("a dimension of {}; expected 1 to {}", dims[i], max_extent - 1);
+    if (symbolic) continue;
+    if (__builtin_mul_overflow(elements, dims[i], &elements) ||
+        elements > std::numeric_limits<std::int64_t>::max() / 64)
+      return bad_input("too many elements");
+  }
+  return {};
+}
+
 Result<std::vector<Value>> infer(Op op, const Attrs& attrs, std::span<const Value* const> inputs) {
   Inspector in(op, attrs, inputs);
+  if (in.failed()) return in.error();
   std::vector<Value> outputs;
-  if (!in.failed()) outputs = shape_of(op, in);
+  if (op_info(op).primitive) {
+    TRY(outputs, infer_primitive(op, attrs, inputs));
+  } else {
+    outputs = shape_of(op, attrs, in);
+  }
+  if (in.failed()) return in.error();
   for (const Value& v : outputs)
-    if (v.cols < 1 || v.cols >= max_extent) in.fail("makes {} columns, which is out of range", v.cols);
+    if (const auto fine = check_dims(v.dims); !fine) in.fail("makes {}", fine.error().message);
   if (in.failed()) return in.error();
   return outputs;
 }

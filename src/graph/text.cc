@@ -2,18 +2,30 @@
 //   knapsack-graph 1
 //   input %ids [T, 1] I32
 //   constant @embed.weight [256, 64] F32
+//   constant @head.weight.T [64, 256] Q8_0 as F16 transposed
+//   constant @two [] F32 = 2
 //   state $layers.0.k [32]
 //   %embed [T, 64] F32 = embed %ids, @embed.weight {scale=1}
 //   %layers.0.k.1 = kv_write %layers.0.k_rot, $layers.0.k
+//   %x [1, 4, 16, 8] F32 = Transpose %y {perm=[0,2,1,3]} : layers.0.attn.context attention mask @npu
+//   quant %x bits=8 scale=0.5 zero=3
 //   output %logits
+// Behind the colon: the node it was a part of with its op, its purpose unless plain, its unit.
 // Names of other than letters, digits and ._-/: are quoted, with \\ \" and \xHH inside. `#` starts a comment.
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cstring>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "graph/graph.h"
 #include "graph/shape.h"
+#include "tensor/half.h"
 
 namespace knapsack {
 namespace {
@@ -51,7 +63,70 @@ std::string reference(const Value& v) {
 
 std::string described(const Value& v) {
   if (v.state >= 0) return reference(v);
-  return fmt::format("{} [{}, {}] {}", reference(v), v.rows == Rows::tokens ? 'T' : 'S', v.cols, name(v.dtype));
+  return fmt::format("{} {} {}{}", reference(v), dims_text(v.dims), name(v.dtype), v.dynamic ? " dynamic" : "");
+}
+
+std::string attribute_text(const Attrs::Entry& e) {
+  switch (attr_kind(e.key)) {
+    case AttrKind::number:
+      return fmt::format("{}={}", attr_text(e.key), e.f);
+    case AttrKind::integer:
+      return fmt::format("{}={}", attr_text(e.key), e.i);
+    case AttrKind::list:
+      return fmt::format("{}=[{}]", attr_text(e.key), fmt::join(e.list, ","));
+  }
+  CHECK(false);
+}
+
+// Constants whose numbers are written: of plain types, and small.
+constexpr std::int64_t max_shown = 16;
+bool shown(DType dtype) {
+  return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::I64 || dtype == DType::I32 ||
+         dtype == DType::BOOL;
+}
+
+std::string numbers_text(const Weight& weight) {
+  if (weight.slabs.empty() || !shown(weight.dtype) || weight.elements() > max_shown) return {};
+  std::string text;
+  const std::int64_t size = format(weight.dtype).block_bytes;
+  for (std::int64_t i = 0; i < weight.elements(); ++i) {
+    const std::byte* at = weight.slab(0) + i * size;
+    text += i == 0 ? " = " : ", ";
+    if (weight.dtype == DType::F32 || weight.dtype == DType::F16) {
+      float value = 0;
+      format(weight.dtype).decode(at, &value, 1);
+      text += fmt::format("{}", value);
+    } else {
+      text += fmt::format("{}", weight.dtype == DType::I64   ? load_unaligned<std::int64_t>(at)
+                                : weight.dtype == DType::I32 ? load_unaligned<std::int32_t>(at)
+                                                             : load_unaligned<std::int8_t>(at));
+    }
+  }
+  return text;
+}
+
+std::string node_text(const Graph& graph, const Node& node) {
+  std::string text;
+  for (std::size_t i = 0; i < node.outputs.size(); ++i)
+    text += (i == 0 ? "" : ", ") + described(graph.value(node.outputs[i]));
+  text += fmt::format(" = {}", op_info(node.op).text);
+  for (std::size_t i = 0; i < node.inputs.size(); ++i)
+    text += (i == 0 ? " " : ", ") + reference(graph.value(node.inputs[i]));
+  std::string attrs;
+  for (const Attrs::Entry& e : node.attrs.entries()) attrs += (attrs.empty() ? " {" : ", ") + attribute_text(e);
+  if (!attrs.empty()) text += attrs + "}";
+  if (!node.origin.empty() || !node.unit.empty()) text += " :";
+  if (!node.origin.empty()) text += fmt::format(" {} {}", quoted(node.origin), op_info(node.origin_op).text);
+  if (!node.origin.empty() && node.purpose != Purpose::plain) text += fmt::format(" {}", purpose_name(node.purpose));
+  if (!node.unit.empty()) text += fmt::format(" @{}", quoted(node.unit));
+  return text;
+}
+
+std::optional<Purpose> purpose_from_name(std::string_view name) {
+  for (const Purpose purpose : {Purpose::plain, Purpose::rope_table, Purpose::mask, Purpose::kv_append,
+                                Purpose::repeat_heads, Purpose::embedding, Purpose::latent_up})
+    if (purpose_name(purpose) == name) return purpose;
+  return std::nullopt;
 }
 
 // Reads one line. Every method fails by setting the error; the first one counts.
@@ -74,6 +149,21 @@ class Line {
     if (at_ == text_.size() || text_[at_] != c) return false;
     ++at_;
     return true;
+  }
+  [[nodiscard]] bool at(char c) {
+    skip_space();
+    return at_ < text_.size() && text_[at_] == c;
+  }
+  bool accept_word(std::string_view expected) {
+    skip_space();
+    const std::string_view rest = text_.substr(at_);
+    if (!rest.starts_with(expected) || (rest.size() > expected.size() && plain(rest[expected.size()]))) return false;
+    at_ += expected.size();
+    return true;
+  }
+  std::string spaced_name() {
+    skip_space();
+    return name();
   }
   void expect(char c) {
     if (!accept(c)) fail(fmt::format("expected '{}' at column {}", c, at_ + 1));
@@ -170,7 +260,8 @@ class Reader {
     if (keyword == "constant") return constant(line);
     if (keyword == "state") return state(line);
     if (keyword == "output") return output(line);
-    line.fail(fmt::format("expected input, constant, state, output or a node, found '{}'", keyword));
+    if (keyword == "quant") return quant(line);
+    line.fail(fmt::format("expected input, constant, state, quant, output or a node, found '{}'", keyword));
   }
 
   std::string new_name(Line& line) {
@@ -186,42 +277,109 @@ class Reader {
     return type.value_or(DType::F32);
   }
 
+  std::vector<std::int64_t> dims(Line& line) {
+    std::vector<std::int64_t> dims;
+    line.expect('[');
+    if (line.accept(']')) return dims;
+    do {
+      if (dims.size() == max_rank) line.fail(fmt::format("at most {} dimensions are known", max_rank));
+      if (line.accept('T')) {
+        dims.push_back(tokens_dim);
+      } else if (line.accept('S')) {
+        dims.push_back(selected_dim);
+      } else {
+        dims.push_back(std::max<std::int64_t>(line.number<std::int64_t>(), 0));  // nothing below 0 is a number here
+      }
+    } while (!line.failed() && line.accept(','));
+    line.expect(']');
+    if (line.failed()) return {};
+    if (const auto fine = check_dims(dims); !fine) line.fail(fine.error().message);
+    return dims;
+  }
+
   void input(Line& line) {
     line.expect('%');
     std::string name = new_name(line);
-    line.expect('[');
-    if (line.word() != "T") line.fail("an input has T rows");
-    line.expect(',');
-    const auto cols = line.number<std::int64_t>();
-    line.expect(']');
+    std::vector<std::int64_t> shape = dims(line);
     const DType type = dtype(line);
-    if (cols != 1 || type != DType::I32) line.fail("the one input is the token ids, I32 [T, 1]");
-    if (!line.failed()) graph_.input(std::move(name), type, cols);
+    if (!line.failed() && format(type).block != 1)
+      line.fail(fmt::format("an input cannot be of {}", knapsack::name(type)));
+    if (!line.failed()) graph_.input(std::move(name), type, std::move(shape));
   }
 
   void constant(Line& line) {
     line.expect('@');
     auto weight = std::make_shared<Weight>();
     weight->name = new_name(line);
-    line.expect('[');
-    do {
-      weight->shape.push_back(line.number<std::int64_t>());
-    } while (!line.failed() && line.accept(','));
-    line.expect(']');
+    weight->shape = dims(line);
+    for (const std::int64_t d : weight->shape)
+      if (d < 1) line.fail("a constant's dimensions are numbers");
     weight->dtype = dtype(line);
     if (line.failed()) return;
+    ConstantView view{.name = weight->name};
+    if (line.accept_word("as")) view.as = dtype(line);
+    view.transposed = line.accept_word("transposed");
+    weight->shape = seen_dims(*weight, view.transposed);
     if (auto fine = check_constant(*weight); !fine) return line.fail(fine.error().message);
-    graph_.constant(std::move(weight));
+    if (line.accept('=')) numbers(line, *weight);
+    if (line.failed()) return;
+    graph_.constant(std::move(weight), std::move(view));
+  }
+
+  // The numbers of a small constant.
+  void numbers(Line& line, Weight& weight) {
+    if (!shown(weight.dtype) || weight.elements() > max_shown)
+      return line.fail("only small constants have numbers here");
+    auto data = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(weight.bytes()));
+    for (std::int64_t i = 0; i < weight.elements() && !line.failed(); ++i) {
+      if (i > 0) line.expect(',');
+      put(*data, i, weight.dtype, line);
+    }
+    weight.slabs = {data->data()};
+    weight.owners = {data};
+  }
+
+  static void put(std::vector<std::byte>& data, std::int64_t i, DType dtype, Line& line) {
+    const std::int64_t size = format(dtype).block_bytes;
+    std::byte* at = data.data() + i * size;
+    if (dtype == DType::F32) {
+      const auto value = line.number<float>();
+      std::memcpy(at, &value, sizeof value);
+    } else if (dtype == DType::F16) {
+      const std::uint16_t value = float_to_half(line.number<float>());
+      std::memcpy(at, &value, sizeof value);
+    } else {
+      const auto value = line.number<std::int64_t>();
+      if (size < 8 && (value >= std::int64_t{1} << (8 * size - 1) || value < -(std::int64_t{1} << (8 * size - 1))))
+        line.fail(fmt::format("{} is no {}", value, name(dtype)));
+      std::memcpy(at, &value, static_cast<std::size_t>(size));  // little-endian
+    }
   }
 
   void state(Line& line) {
     line.expect('$');
     std::string name = new_name(line);
-    line.expect('[');
-    const auto cols = line.number<std::int64_t>();
-    line.expect(']');
-    if (cols < 1 || cols >= std::int64_t{1} << 31) line.fail("a state has at least one column");
-    if (!line.failed()) graph_.state(std::move(name), cols);
+    const std::vector<std::int64_t> shape = dims(line);
+    if (!line.failed() && (shape.empty() || shape.size() > 2 || shape[0] < 1))
+      line.fail("a state is [columns] or [context, columns]");
+    if (line.failed()) return;
+    graph_.state(std::move(name), shape.back(), shape.size() == 2 ? std::optional(shape[0]) : std::nullopt);
+  }
+
+  void quant(Line& line) {
+    const ValueId id = use(line);
+    Quantization quant;
+    const auto key = [&](std::string_view name) {
+      if (line.word() != name) line.fail(fmt::format("expected {}=", name));
+      line.expect('=');
+    };
+    key("bits");
+    quant.bits = line.number<int>();
+    key("scale");
+    quant.scale = line.number<double>();
+    key("zero");
+    quant.zero = line.number<std::int64_t>();
+    if (!line.failed()) graph_.set_quantization(id, quant);
   }
 
   ValueId use(Line& line) {
@@ -237,9 +395,19 @@ class Reader {
   }
 
   void output(Line& line) {
-    if (graph_.output() >= 0) line.fail("there is one output");
     const ValueId id = use(line);
-    if (!line.failed()) graph_.set_output(id);
+    if (!line.failed()) graph_.add_output(id);
+  }
+
+  std::vector<std::int64_t> list(Line& line) {
+    std::vector<std::int64_t> numbers;
+    line.expect('[');
+    if (line.accept(']')) return numbers;
+    do {
+      numbers.push_back(line.number<std::int64_t>());
+    } while (!line.failed() && line.accept(','));
+    line.expect(']');
+    return numbers;
   }
 
   Attrs attributes(Line& line) {
@@ -252,7 +420,9 @@ class Reader {
       if (line.failed()) return attrs;
       for (const Attrs::Entry& e : attrs.entries())
         if (e.key == *key) return line.fail(fmt::format("attribute {} is given twice", word)), attrs;
-      if (attr_is_float(*key)) {
+      if (attr_kind(*key) == AttrKind::list) {
+        attrs.set(*key, list(line));
+      } else if (attr_kind(*key) == AttrKind::number) {
         const auto value = line.number<double>();
         if (!line.failed() && !(value > -1e300 && value < 1e300)) line.fail("an attribute must be finite");
         if (!line.failed()) attrs.set(*key, value);
@@ -268,12 +438,10 @@ class Reader {
   std::string described_result(Line& line, std::vector<std::string>& names) {
     names.push_back(new_name(line));
     std::string text = fmt::format("%{}", quoted(names.back()));
-    if (!line.accept('[')) return text;
-    const std::string_view rows = line.word();
-    line.expect(',');
-    const auto cols = line.number<std::int64_t>();
-    line.expect(']');
-    return fmt::format("{} [{}, {}] {}", text, rows, cols, name(dtype(line)));
+    if (!line.at('[')) return text;
+    const std::string shape = dims_text(dims(line));
+    const DType type = dtype(line);
+    return fmt::format("{} {} {}{}", text, shape, name(type), line.accept_word("dynamic") ? " dynamic" : "");
   }
 
   void node(Line& line) {
@@ -288,11 +456,14 @@ class Reader {
     const auto op = op_from_text(word);
     if (!line.failed() && !op) line.fail(fmt::format("'{}' is no op", word));
     std::vector<ValueId> inputs;
-    do {
-      inputs.push_back(use(line));
-    } while (!line.failed() && line.accept(','));
+    if (line.at('%') || line.at('@') || line.at('$')) {
+      do {
+        inputs.push_back(use(line));
+      } while (!line.failed() && line.accept(','));
+    }
     Attrs attrs;
     if (line.accept('{')) attrs = attributes(line);
+    const Node from = provenance(line);
     if (line.failed()) return;
 
     std::vector<const Value*> values;
@@ -309,6 +480,31 @@ class Reader {
         return line.fail(fmt::format("{} makes {}, found {}", word, described(shape), results[i]));
     }
     graph_.nodes(*op, names[0], std::move(inputs), std::move(attrs));
+    graph_.last().origin = from.origin;
+    graph_.last().origin_op = from.origin_op;
+    graph_.last().purpose = from.purpose;
+    graph_.last().unit = from.unit;
+  }
+
+  // Behind the colon.
+  Node provenance(Line& line) {
+    Node node;
+    if (!line.accept(':')) return node;
+    if (!line.at('@')) {
+      node.origin = line.spaced_name();
+      const std::string_view word = line.word();
+      const auto op = op_from_text(word);
+      if (!line.failed() && !op) line.fail(fmt::format("'{}' is no op", word));
+      node.origin_op = op.value_or(Op{});
+    }
+    if (!line.at_end() && !line.at('@')) {
+      const std::string_view word = line.word();
+      const auto purpose = purpose_from_name(word);
+      if (!line.failed() && !purpose) line.fail(fmt::format("'{}' is no purpose", word));
+      node.purpose = purpose.value_or(Purpose::plain);
+    }
+    if (line.accept('@')) node.unit = line.name();
+    return node;
   }
 
   Graph graph_;
@@ -320,28 +516,18 @@ std::string to_text(const Graph& graph) {
   std::string text = fmt::format("{}\n", first_line);
   for (const Value& v : graph.values()) {
     if (v.kind == ValueKind::input) text += fmt::format("input {}\n", described(v));
-    if (v.kind == ValueKind::state) text += fmt::format("state {} [{}]\n", reference(v), v.cols);
+    if (v.kind == ValueKind::state) text += fmt::format("state {} {}\n", reference(v), dims_text(v.dims));
     if (v.kind != ValueKind::constant) continue;
-    text += fmt::format("constant {} [", reference(v));
-    for (std::size_t i = 0; i < v.weight->shape.size(); ++i)
-      text += fmt::format("{}{}", i == 0 ? "" : ", ", v.weight->shape[i]);
-    text += fmt::format("] {}\n", name(v.dtype));
+    text += fmt::format("constant {} {} {}", reference(v), dims_text(v.dims), name(v.dtype));
+    if (v.as) text += fmt::format(" as {}", name(*v.as));
+    text += fmt::format("{}{}\n", v.transposed ? " transposed" : "", numbers_text(*v.weight));
   }
-  for (const Node& node : graph.list()) {
-    for (std::size_t i = 0; i < node.outputs.size(); ++i)
-      text += (i == 0 ? "" : ", ") + described(graph.value(node.outputs[i]));
-    text += fmt::format(" = {}", op_info(node.op).text);
-    for (std::size_t i = 0; i < node.inputs.size(); ++i)
-      text += (i == 0 ? " " : ", ") + reference(graph.value(node.inputs[i]));
-    std::string attrs;
-    for (const Attrs::Entry& e : node.attrs.entries()) {
-      attrs += attrs.empty() ? " {" : ", ";
-      attrs += attr_is_float(e.key) ? fmt::format("{}={}", attr_text(e.key), e.f)
-                                    : fmt::format("{}={}", attr_text(e.key), e.i);
-    }
-    text += attrs.empty() ? "\n" : attrs + "}\n";
-  }
-  if (graph.output() >= 0) text += fmt::format("output {}\n", reference(graph.value(graph.output())));
+  for (const Node& node : graph.list()) text += node_text(graph, node) + "\n";
+  for (const Value& v : graph.values())
+    if (v.quant)
+      text += fmt::format("quant {} bits={} scale={} zero={}\n", reference(v), v.quant->bits, v.quant->scale,
+                          v.quant->zero);
+  for (const ValueId id : graph.outputs()) text += fmt::format("output {}\n", reference(graph.value(id)));
   return text;
 }
 

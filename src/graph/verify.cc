@@ -1,5 +1,6 @@
 // verify(): what lower() and every pass may rely on. Builders cannot make most of these mistakes; a rewriting pass
 // and a hand-written text can.
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -25,7 +26,7 @@ class Verifier {
     for (const Node& node : graph_.list()) TRY_VOID(check(node));
     for (std::size_t id = 0; id < defined_.size(); ++id)
       if (!defined_[id]) return bad_input("graph: value '{}' is made by no node", graph_.values()[id].name);
-    return output();
+    return outputs();
   }
 
  private:
@@ -38,16 +39,21 @@ class Verifier {
       if (!names.insert(v.name).second) return bad_input("graph: two values are named '{}'", v.name);
       if (v.kind == ValueKind::computed) continue;
       defined_[id] = true;
+      if (const auto fine = check_dims(v.dims); v.kind != ValueKind::constant && !fine)
+        return bad_input("graph: '{}' has {}", v.name, fine.error().message);
       if (v.kind == ValueKind::input) {
-        if (v.dtype != DType::I32 || v.cols != 1 || v.rows != Rows::tokens || ++inputs > 1)
-          return bad_input("graph: input '{}': the one input is the token ids, I32 [T, 1]", v.name);
+        ++inputs;
+        if (v.rows() == selected_dim) return bad_input("graph: input '{}' has rows of logits", v.name);
+        if (format(v.dtype).block != 1)
+          return bad_input("graph: input '{}' cannot be of {}", v.name, knapsack::name(v.dtype));
       } else if (v.kind == ValueKind::constant) {
         if (v.weight == nullptr) return bad_input("graph: constant '{}' has no weight", v.name);
         TRY_VOID(check_constant(*v.weight));
-        if (v.dtype != v.weight->dtype || v.cols != v.weight->cols())
+        if (v.dtype != v.weight->dtype || v.dims != seen_dims(*v.weight, v.transposed))
           return bad_input("graph: constant '{}' is not described as its weight is", v.name);
       } else {
-        if (v.cols < 1) return bad_input("graph: state '{}' has {} columns", v.name, v.cols);
+        if (v.dims.empty() || v.dims.size() > 2 || v.symbolic())
+          return bad_input("graph: state '{}' must be [columns] or [context, columns]", v.name);
         if (v.state != static_cast<int>(newest_.size()))
           return bad_input("graph: state '{}' has number {}, expected {}", v.name, v.state, newest_.size());
         newest_.push_back(static_cast<ValueId>(id));
@@ -83,9 +89,9 @@ class Verifier {
       return at_node(node, "an output is not a computed value of this graph");
     const Value& v = graph_.value(id);
     if (defined_[static_cast<std::size_t>(id)]) return at_node(node, "'" + v.name + "' is made twice");
-    if (v.rows != shape.rows || v.dtype != shape.dtype || v.cols != shape.cols || v.state != shape.state)
-      return at_node(node, fmt::format("'{}' is described as {} columns of {}, the op makes {} of {}", v.name, v.cols,
-                                       name(v.dtype), shape.cols, name(shape.dtype)));
+    if (v.dims != shape.dims || v.dtype != shape.dtype || v.state != shape.state || v.dynamic != shape.dynamic)
+      return at_node(node, fmt::format("'{}' is described as {} of {}, the op makes {} of {}", v.name,
+                                       dims_text(v.dims), name(v.dtype), dims_text(shape.dims), name(shape.dtype)));
     defined_[static_cast<std::size_t>(id)] = true;
     if (v.state >= 0) newest_[static_cast<std::size_t>(v.state)] = id;
     return {};
@@ -105,9 +111,9 @@ class Verifier {
       if (graph_.value(node.inputs[0]).kind != ValueKind::input) return at_node(node, "ids must be the graph's input");
       const Weight& table = *graph_.value(node.inputs[1]).weight;
       // Ids are checked against the width of the logits before they get here.
-      if (known(graph_.output()) && table.shape[0] < graph_.value(graph_.output()).cols)
+      if (known(graph_.output()) && table.shape[0] < graph_.value(graph_.output()).cols())
         return at_node(node, fmt::format("the table has {} rows for {} logits", table.shape[0],
-                                         graph_.value(graph_.output()).cols));
+                                         graph_.value(graph_.output()).cols()));
     }
     if (node.op == Op::gather_cols) {
       const Weight& index = *graph_.value(node.inputs[1]).weight;
@@ -121,12 +127,32 @@ class Verifier {
     return {};
   }
 
-  Result<void> output() const {
-    if (!known(graph_.output())) return bad_input("graph: there is no output");
+  // Who runs a decoder relies on what goes in and comes out.
+  [[nodiscard]] Result<void> decoder() const {
+    int inputs = 0;
+    for (const Value& v : graph_.values())
+      if (v.kind == ValueKind::input && (++inputs > 1 || v.dtype != DType::I32 || v.dims.size() != 2 || v.cols() != 1))
+        return bad_input("graph: input '{}': a decoder's one input is the token ids, I32 [T, 1]", v.name);
+    if (graph_.outputs().size() > 1)
+      return bad_input("graph: a decoder has one output, this one {}", graph_.outputs().size());
     const Value& v = graph_.value(graph_.output());
-    if (v.kind != ValueKind::computed || v.state >= 0 || v.dtype != DType::F32 || v.rows != Rows::selected)
+    if (v.dtype != DType::F32 || v.dims.size() != 2 || v.rows() == tokens_dim)
       return bad_input("graph: output '{}' must be F32 logits of the selected rows", v.name);
     return {};
+  }
+
+  [[nodiscard]] Result<void> outputs() const {
+    if (graph_.outputs().empty()) return bad_input("graph: there is no output");
+    for (const ValueId id : graph_.outputs()) {
+      if (!known(id)) return bad_input("graph: an output is no value of this graph");
+      const Value& v = graph_.value(id);
+      if (v.kind != ValueKind::computed || v.state >= 0)
+        return bad_input("graph: output '{}' is made by no node", v.name);
+    }
+    const bool has_states = !newest_.empty();
+    const bool embeds =
+        std::any_of(graph_.list().begin(), graph_.list().end(), [](const Node& node) { return node.op == Op::embed; });
+    return has_states || embeds ? decoder() : Result<void>{};
   }
 
   [[nodiscard]] bool known(ValueId id) const { return id >= 0 && id < static_cast<ValueId>(graph_.values().size()); }

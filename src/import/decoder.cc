@@ -79,7 +79,7 @@ ValueId Decoder::norm(const std::string& name, ValueId x, const std::string& wei
 ValueId Decoder::add(const std::string& name, ValueId a, ValueId b) { return graph_.node(Op::add, name, {a, b}); }
 
 ValueId Decoder::embed() {
-  const ValueId ids = graph_.input("ids", DType::I32, 1);
+  const ValueId ids = graph_.input("ids", DType::I32, {tokens_dim, 1});
   return graph_.node(Op::embed, "embed", {ids, constant(weights_.at("model.embed_tokens.weight").weight)},
                      attrs().set(Attr::scale, config_.embedding_scale));
 }

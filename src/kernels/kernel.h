@@ -49,6 +49,10 @@ struct Operand {
       nullptr;        // the weight (experts, heads: an array), for integer products; null: float ones
   bool cold = false;  // the weight lies in a file larger than memory: what is chosen of it is worth fetching ahead
   const StateView* state = nullptr;
+  DType dtype = DType::F32;  // of an activation's elements; i32 operands of ops on rows are as wide
+  // For primitive ops: dimensions, outermost first, the last two of a weight exchanged where it is transposed.
+  std::span<const std::int64_t> dims{};
+  bool transposed = false;
   [[nodiscard]] float* f32() const { return reinterpret_cast<float*>(data); }
   [[nodiscard]] std::int32_t* i32() const { return reinterpret_cast<std::int32_t*>(data); }
 };
@@ -122,8 +126,11 @@ class KernelTable {
  private:
   static constexpr std::size_t count = 0
 #define KNAP_OP(id, text, cls, min_in, max_in, out) +1
+#define KNAP_PRIMITIVE(id, cls, min_in, max_in, kernel) +1
 #include "ops/ops.inc"
+#include "ops/primitives.inc"
 #undef KNAP_OP
+#undef KNAP_PRIMITIVE
       ;
   std::array<Kernel, count> kernels_{};
 };

@@ -14,8 +14,11 @@ namespace {
 KernelTable scalar_table() {
   KernelTable table;
 #define KNAP_OP(id, text, cls, min_in, max_in, out) table[Op::id].run = ref::id;
+#define KNAP_PRIMITIVE(id, cls, min_in, max_in, kernel) table[Op::id].run = ref::id;
 #include "ops/ops.inc"
+#include "ops/primitives.inc"
 #undef KNAP_OP
+#undef KNAP_PRIMITIVE
   table[Op::linear].scratch_bytes = ref::linear_scratch;
   table[Op::linear].joins = ref::linear_joins;
   table[Op::linear].adds = ref::linear_adds;
@@ -24,6 +27,7 @@ KernelTable scalar_table() {
   table[Op::attention].scratch_bytes = ref::attention_scratch;
   table[Op::router].scratch_bytes = ref::router_scratch;
   table[Op::moe].scratch_bytes = ref::moe_scratch;
+  table[Op::MatMul].scratch_bytes = ref::matmul_primitive_scratch;
   return table;
 }
 

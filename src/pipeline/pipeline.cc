@@ -72,7 +72,7 @@ Result<std::shared_ptr<const Bundle>> make_bundle(const Imported& imported, cons
   bundle->name = last_name(imported.source);
   bundle->architecture = imported.config.architecture;
   bundle->model_hash = imported.model_hash;
-  bundle->vocab = imported.graph.value(imported.graph.output()).cols;
+  bundle->vocab = imported.graph.value(imported.graph.output()).cols();
   bundle->trained_ctx = imported.config.ctx;
   bundle->tokenizer_json = imported.tokenizer_json;
   bundle->tokenizer_bytes = imported.tokenizer_bytes;

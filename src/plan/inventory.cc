@@ -1,4 +1,5 @@
 #include "plan/inventory.h"
+#include "plan/primitive_values.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,11 +17,11 @@ namespace knapsack {
 namespace {
 
 struct Equivalent {
-  OnnxOp op;
+  Op op;
   std::string_view by, how;
 };
 constexpr std::array equivalents{
-#define KNAP_EQUIVALENT(op, by, how) Equivalent{OnnxOp::op, by, how},
+#define KNAP_EQUIVALENT(op, by, how) Equivalent{Op::op, by, how},
 #include "plan/equivalents.inc"
 #undef KNAP_EQUIVALENT
 };
@@ -34,8 +35,7 @@ bool at(const std::vector<bool>& list, int index) { return list[static_cast<std:
 
 class Inventor {
  public:
-  Inventor(const PrimitiveGraph& graph, const DeviceProfile& device, const Toolchain* toolchain,
-           const InventoryOptions& options)
+  Inventor(const Graph& graph, const DeviceProfile& device, const Toolchain* toolchain, const InventoryOptions& options)
       : graph_(graph),
         device_(device),
         toolchain_(toolchain),
@@ -46,7 +46,7 @@ class Inventor {
     out_.has_npu = device_.npu.has_value();
     by_position();
     find_merges();
-    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) out_.nodes.push_back(decide(i));
+    for (std::size_t i = 0; i < graph_.list().size(); ++i) out_.nodes.push_back(decide(i));
     cut();
     price();
     summarize();
@@ -55,7 +55,8 @@ class Inventor {
       out_.unknown.emplace_back("what is taken: no toolchain's table is known for this device");
     if (device_.npu && toolchain_ != nullptr)
       for (const OperatorRow& each : out_.operators)
-        if (each.sites[static_cast<std::size_t>(Site::unknown)] > 0) out_.not_listed.emplace_back(onnx_name(each.op));
+        if (each.sites[static_cast<std::size_t>(Site::unknown)] > 0)
+          out_.not_listed.emplace_back(op_info(each.op).text);
     if (out_.crossings.copies > 0 && !out_.crossings_time.us)
       out_.unknown.emplace_back(
           "microseconds of crossings: the profile has no latency of the link between CPU and NPU (--link-latency-us)");
@@ -65,14 +66,14 @@ class Inventor {
  private:
   // What depends on nothing but positions can be made once, for all of them.
   void by_position() {
-    from_position_.assign(graph_.tensors.size(), false);
-    std::vector<bool> fixed(graph_.tensors.size(), false);
+    from_position_.assign(graph_.values().size(), false);
+    std::vector<bool> fixed(graph_.values().size(), false);
     for (std::size_t i = 0; i < fixed.size(); ++i) {
-      const PrimitiveTensor& tensor = graph_.tensors[i];
+      const Value& tensor = graph_.values()[i];
       fixed[i] =
           tensor.kind == ValueKind::constant || (tensor.kind == ValueKind::input && tensor.name == "position_ids");
     }
-    for (const PrimitiveNode& node : graph_.nodes) {
+    for (const Node& node : graph_.list()) {
       const bool all = std::all_of(node.inputs.begin(), node.inputs.end(), [&](int id) { return at(fixed, id); });
       for (const int id : node.outputs)
         fixed[static_cast<std::size_t>(id)] = from_position_[static_cast<std::size_t>(id)] = all;
@@ -84,7 +85,7 @@ class Inventor {
   }
 
   // Whether an operator may stand in the place of the node: listed, and without a condition that nobody here can check.
-  [[nodiscard]] bool takes(std::string_view name, const PrimitiveNode& node) const {
+  [[nodiscard]] bool takes(std::string_view name, const Node& node) const {
     const OpSupport* support = row(name);
     if (support == nullptr || support->support == Support::no || toolchain_->before(support->since_version))
       return false;
@@ -94,7 +95,7 @@ class Inventor {
                         [&](const OpCheck& check) { return types_.binds(check) && broken(check, graph_, node, true); });
   }
 
-  [[nodiscard]] bool takes_all(const std::vector<std::string>& names, const PrimitiveNode& node) const {
+  [[nodiscard]] bool takes_all(const std::vector<std::string>& names, const Node& node) const {
     return std::all_of(names.begin(), names.end(), [&](const std::string& name) { return takes(name, node); });
   }
 
@@ -102,30 +103,30 @@ class Inventor {
   void find_merges() {
     if (toolchain_ == nullptr) return;
     std::map<std::string, std::vector<std::size_t>> groups;
-    for (std::size_t i = 0; i < graph_.nodes.size(); ++i)
-      if (const PrimitiveNode& node = graph_.nodes[i]; !at(from_position_, node.outputs.front()))
-        groups[node.from_node].push_back(i);
+    for (std::size_t i = 0; i < graph_.list().size(); ++i)
+      if (const Node& node = graph_.list()[i]; !at(from_position_, node.outputs.front()))
+        groups[node.origin].push_back(i);
     for (auto& group : groups) {
       std::vector<std::size_t>& nodes = group.second;
       std::vector<std::string_view> into;
       bool erf = false;
-      switch (graph_.nodes[nodes.front()].from) {
+      switch (graph_.list()[nodes.front()].origin_op) {
         case Op::rms_norm:
           into = {"RMSNormalization"};
           break;
         case Op::rope:
           into = {"RotaryEmbedding"};
-          std::erase_if(nodes, [&](std::size_t i) { return is_layout(graph_.nodes[i].op); });
+          std::erase_if(nodes, [&](std::size_t i) { return is_layout(graph_.list()[i].op); });
           break;
         case Op::attention:
           into = {"GroupQueryAttention", "Attention"};
           break;
         case Op::gated_act: {
-          const auto has = [&](OnnxOp op) {
-            return std::any_of(nodes.begin(), nodes.end(), [&](std::size_t i) { return graph_.nodes[i].op == op; });
+          const auto has = [&](Op op) {
+            return std::any_of(nodes.begin(), nodes.end(), [&](std::size_t i) { return graph_.list()[i].op == op; });
           };
-          erf = has(OnnxOp::Erf);
-          into = {erf || has(OnnxOp::Tanh) ? "Gelu" : "Silu"};
+          erf = has(Op::Erf);
+          into = {erf || has(Op::Tanh) ? "Gelu" : "Silu"};
           nodes.pop_back();  // gate * up
           break;
         }
@@ -144,8 +145,8 @@ class Inventor {
   // 1 / sqrt(x) of a norm, where one of the two is refused.
   void merge_root(const std::vector<std::size_t>& nodes) {
     for (const std::size_t i : nodes) {
-      const PrimitiveNode& node = graph_.nodes[i];
-      if (node.op != OnnxOp::Sqrt && node.op != OnnxOp::Div) continue;
+      const Node& node = graph_.list()[i];
+      if (node.op != Op::Sqrt && node.op != Op::Div) continue;
       if (takes("Rsqrt", node) && !(takes("Sqrt", node) && takes("Div", node))) merges_[i] = {"Rsqrt", row("Rsqrt")};
     }
   }
@@ -165,25 +166,25 @@ class Inventor {
     return true;
   }
 
-  static bool is_layout(OnnxOp op) { return op == OnnxOp::Reshape || op == OnnxOp::Transpose || op == OnnxOp::Split; }
+  static bool is_layout(Op op) { return op == Op::Reshape || op == Op::Transpose || op == Op::Split; }
 
   // Toolchains list products with constant weights apart from those of two activations, some those of blocks of 4 bits
   // once more.
-  [[nodiscard]] const OpSupport* row(const PrimitiveNode& node) const {
+  [[nodiscard]] const OpSupport* row(const Node& node) const {
     const auto taken = [](const OpSupport* support) { return support != nullptr && support->support != Support::no; };
     if (types_.weighted(node)) {
       if (const OpSupport* blocks = row("MatMulNBits"); is_block_format(types_.stored(node)) && taken(blocks))
         return blocks;
       if (const OpSupport* support = row("Gemm"); taken(support)) return support;
     }
-    return row(onnx_name(node.op));
+    return row(op_info(node.op).text);
   }
 
-  [[nodiscard]] Decision taken(const PrimitiveNode& node, const OpSupport& support, std::string why) const {
+  [[nodiscard]] Decision taken(const Node& node, const OpSupport& support, std::string why) const {
     Decision d;
     d.site = Site::npu;
     d.source = support.source;
-    const bool sensitive = onnx_class(node.op) == OpClass::sensitive;
+    const bool sensitive = op_info(node.op).cls == OpClass::sensitive;
     const TypeChoice type = types_.choose(node, support, sensitive);
     d.dtype = type.dtype;
     const bool integers = std::any_of(support.dtypes.begin(), support.dtypes.end(), [](const std::string& each) {
@@ -200,8 +201,8 @@ class Inventor {
     return d;
   }
 
-  [[nodiscard]] std::string blocks(const PrimitiveNode& node, const OpSupport& support, const TypeChoice& type) const {
-    const std::string& stored = types_.stored(node);
+  [[nodiscard]] std::string blocks(const Node& node, const OpSupport& support, const TypeChoice& type) const {
+    const std::string stored = types_.stored(node);
     if (!type.blocks_lost.empty()) return fmt::format("; no {} blocks: {}", stored, type.blocks_lost);
     for (const OpCheck& check : support.checks)
       if (check.rule == CheckRule::stored &&
@@ -219,7 +220,7 @@ class Inventor {
     return d;
   }
 
-  [[nodiscard]] Decision refused(const PrimitiveNode& node, const OpSupport& support, const std::string& why) const {
+  [[nodiscard]] Decision refused(const Node& node, const OpSupport& support, const std::string& why) const {
     for (const Equivalent& each : equivalents) {
       if (each.op != node.op) continue;
       bool all = true;
@@ -241,7 +242,7 @@ class Inventor {
   }
 
   // What a shape makes of an operator that is taken: nothing where it keeps every check.
-  [[nodiscard]] std::optional<Decision> refused_by_shape(const PrimitiveNode& node, const OpSupport& support) const {
+  [[nodiscard]] std::optional<Decision> refused_by_shape(const Node& node, const OpSupport& support) const {
     for (const OpCheck& check : support.checks) {
       if (!types_.binds(check)) continue;
       auto why = broken(check, graph_, node);
@@ -258,13 +259,13 @@ class Inventor {
   }
 
   // A dimension longer than the NPU's longest.
-  [[nodiscard]] std::optional<Decision> too_long(const PrimitiveNode& node, const OpSupport& support) const {
+  [[nodiscard]] std::optional<Decision> too_long(const Node& node, const OpSupport& support) const {
     if (!device_.npu->limits.tensor_dim) return std::nullopt;
     const std::int64_t most = device_.npu->limits.tensor_dim->value;
     for (const auto* ids : {&node.outputs, &node.inputs}) {
       for (const int id : *ids) {
-        const PrimitiveTensor& tensor = graph_.tensor(id);
-        for (const std::int64_t dim : tensor.shape.dims) {
+        const Value& tensor = graph_.value(id);
+        for (const std::int64_t dim : tensor.dims) {
           if (dim <= most) continue;
           std::string why = fmt::format("a dimension is {}; at most {} is taken", dim, most);
           if (!types_.weighted(node)) return off(support, std::move(why));
@@ -288,7 +289,7 @@ class Inventor {
   }
 
   [[nodiscard]] Decision decide_alone(std::size_t index) const {
-    const PrimitiveNode& node = graph_.nodes[index];
+    const Node& node = graph_.list()[index];
     Decision d;
     if (at(from_position_, node.outputs.front())) {
       d.site = Site::ahead;
@@ -303,7 +304,7 @@ class Inventor {
       return d;
     }
     if (node.purpose == Purpose::kv_append) return append(node);
-    if (node.op == OnnxOp::Cast && floats(node)) {
+    if (node.op == Op::Cast && floats(node)) {
       d.site = Site::ahead;
       d.strategy = Strategy::merge;
       d.with = "its neighbours";
@@ -331,7 +332,7 @@ class Inventor {
     return by_row(node, *support);
   }
 
-  [[nodiscard]] Decision by_row(const PrimitiveNode& node, const OpSupport& support) const {
+  [[nodiscard]] Decision by_row(const Node& node, const OpSupport& support) const {
     const std::string& constraint = support.constraint;
     if (support.support == Support::no) return refused(node, support, constraint.empty() ? "refused" : constraint);
     if (toolchain_->before(support.since_version))
@@ -354,15 +355,15 @@ class Inventor {
     return taken(node, support, fmt::format("taken ({})", constraint));
   }
 
-  [[nodiscard]] bool floats(const PrimitiveNode& node) const {
+  [[nodiscard]] bool floats(const Node& node) const {
     const auto is = [&](int id) {
-      const OnnxType type = graph_.tensor(id).shape.type;
-      return type == OnnxType::float16 || type == OnnxType::float32;
+      const DType type = graph_.value(id).type();
+      return type == DType::F16 || type == DType::F32;
     };
     return is(node.inputs[0]) && is(node.outputs[0]);
   }
 
-  [[nodiscard]] Decision append(const PrimitiveNode& node) const {
+  [[nodiscard]] Decision append(const Node& node) const {
     Decision d;
     d.strategy = Strategy::replace;
     const OpSupport* state = toolchain_ == nullptr ? nullptr : toolchain_->trait("state_variables");
@@ -392,10 +393,10 @@ class Inventor {
   // Pieces: nodes of one side that need no result of the other side's between them are one; levels of the CPU are even,
   // those of the NPU odd. What is made ahead hands its inputs' level on.
   void cut() {
-    std::vector<std::int64_t> level(graph_.tensors.size(), 0);
+    std::vector<std::int64_t> level(graph_.values().size(), 0);
     std::map<std::int64_t, bool> pieces;  // level: has a matrix product
-    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-      const PrimitiveNode& node = graph_.nodes[i];
+    for (std::size_t i = 0; i < graph_.list().size(); ++i) {
+      const Node& node = graph_.list()[i];
       Decision& d = out_.nodes[i];
       std::int64_t mine = 0;
       for (const int id : node.inputs) mine = std::max(mine, at(level, id));
@@ -404,7 +405,7 @@ class Inventor {
       if (!in_graph(d.site) || !on_npu(d.site)) continue;
       d.piece = mine / 2;
       bool& matrix = pieces[d.piece];
-      matrix = matrix || onnx_class(node.op) == OpClass::matrix;
+      matrix = matrix || op_info(node.op).cls == OpClass::matrix;
     }
     out_.pieces = static_cast<std::int64_t>(pieces.size());
     for (const auto& [piece, matrix] : pieces) out_.tiny_pieces += matrix ? 0 : 1;
@@ -436,28 +437,28 @@ class Inventor {
   }
 
   void price() {
-    std::vector<int> maker(graph_.tensors.size(), -1);
-    for (std::size_t i = 0; i < graph_.nodes.size(); ++i)
-      for (const int id : graph_.nodes[i].outputs) maker[static_cast<std::size_t>(id)] = static_cast<int>(i);
+    std::vector<int> maker(graph_.values().size(), -1);
+    for (std::size_t i = 0; i < graph_.list().size(); ++i)
+      for (const int id : graph_.list()[i].outputs) maker[static_cast<std::size_t>(id)] = static_cast<int>(i);
     // Where a tensor really comes from: what is merged into its neighbours only passes it on.
     const auto origin = [&](int id) {
       int node = at(maker, id);
       while (node >= 0 && at(out_.nodes, node).site == Site::ahead) {
-        id = at(graph_.nodes, node).inputs.back();
+        id = at(graph_.list(), node).inputs.back();
         node = at(out_.nodes, node).strategy == Strategy::merge ? at(maker, id) : -1;
       }
       return std::pair{id, node};
     };
     std::set<int> to_cpu;
     std::set<int> to_npu;
-    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+    for (std::size_t i = 0; i < graph_.list().size(); ++i) {
       Decision& here = out_.nodes[i];
       if (!in_graph(here.site)) continue;
-      for (const int input : graph_.nodes[i].inputs) {
+      for (const int input : graph_.list()[i].inputs) {
         const auto [id, from] = origin(input);
         if (from < 0) continue;
         Decision& there = out_.nodes[static_cast<std::size_t>(from)];
-        const std::int64_t bytes = graph_.tensor(id).bytes;
+        const std::int64_t bytes = value_bytes(graph_.value(id));
         if (on_npu(there.site) && !on_npu(here.site)) {
           here.cost.to_cpu_bytes += bytes;
           ++here.cost.copies;
@@ -474,11 +475,11 @@ class Inventor {
   }
 
   void summarize() {
-    std::map<OnnxOp, OperatorRow> rows;
-    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+    std::map<Op, OperatorRow> rows;
+    for (std::size_t i = 0; i < graph_.list().size(); ++i) {
       const Decision& d = out_.nodes[i];
-      OperatorRow& row = rows[graph_.nodes[i].op];
-      row.op = graph_.nodes[i].op;
+      OperatorRow& row = rows[graph_.list()[i].op];
+      row.op = graph_.list()[i].op;
       ++row.count;
       ++row.sites[static_cast<std::size_t>(d.site)];
       const auto same = [&](const Decision& each) {
@@ -507,7 +508,7 @@ class Inventor {
     }
   }
 
-  const PrimitiveGraph& graph_;
+  const Graph& graph_;
   const DeviceProfile& device_;
   const Toolchain* toolchain_;
   InventoryOptions options_;
@@ -531,7 +532,7 @@ std::string_view site_name(Site site) {
   return names[static_cast<std::size_t>(site)];
 }
 
-Inventory take_inventory(const PrimitiveGraph& graph, const DeviceProfile& device, const Toolchain* toolchain,
+Inventory take_inventory(const Graph& graph, const DeviceProfile& device, const Toolchain* toolchain,
                          const InventoryOptions& options) {
   return Inventor(graph, device, toolchain, options).run();
 }

@@ -12,7 +12,7 @@
 
 #include "device/profile.h"
 #include "device/toolchain.h"
-#include "graph/decompose/primitive.h"
+#include "graph/decompose/decompose.h"
 
 namespace knapsack {
 
@@ -45,7 +45,7 @@ struct Decision {
 };
 
 struct OperatorRow {
-  OnnxOp op{};
+  Op op{};
   std::int64_t count = 0;
   std::array<std::int64_t, 4> sites{};  // by Site
   std::vector<Decision> ways;           // one of each kind that occurs; cost: of all of the kind
@@ -82,7 +82,7 @@ struct InventoryOptions {
 };
 
 // toolchain: null where there is no table.
-Inventory take_inventory(const PrimitiveGraph& graph, const DeviceProfile& device, const Toolchain* toolchain,
+Inventory take_inventory(const Graph& graph, const DeviceProfile& device, const Toolchain* toolchain,
                          const InventoryOptions& options = {});
 
 }  // namespace knapsack

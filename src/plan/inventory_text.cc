@@ -1,4 +1,5 @@
 #include "plan/inventory_text.h"
+#include "plan/primitive_values.h"
 
 #include <fmt/format.h>
 
@@ -10,22 +11,6 @@
 
 namespace knapsack {
 namespace {
-
-std::string_view class_name(OpClass cls) {
-  switch (cls) {
-    case OpClass::matrix:
-      return "matrix";
-    case OpClass::tensor_transform:
-      return "tensor transform";
-    case OpClass::elementwise:
-      return "elementwise";
-    case OpClass::dynamic:
-      return "dynamic control";
-    case OpClass::sensitive:
-      return "quantization-sensitive";
-  }
-  CHECK(false);
-}
 
 std::string bytes(std::int64_t n) { return format_bytes(static_cast<double>(n)); }
 
@@ -64,7 +49,8 @@ json::object decision_json(const Decision& d) {
 json::array operators_json(const Inventory& inventory) {
   json::array out;
   for (const OperatorRow& row : inventory.operators) {
-    json::object object{{"op", onnx_name(row.op)}, {"count", row.count}, {"class", class_name(onnx_class(row.op))}};
+    json::object object{
+        {"op", op_info(row.op).text}, {"count", row.count}, {"class", op_class_name(op_info(row.op).cls)}};
     for (const Site site : {Site::npu, Site::cpu, Site::ahead, Site::unknown})
       object[site_name(site)] = row.sites[static_cast<std::size_t>(site)];
     json::array ways;
@@ -113,8 +99,8 @@ std::string decided(const Inventory& inventory) {
       const Decision& way = row.ways[i];
       std::string strategy(strategy_name(way.strategy));
       if (!way.with.empty()) strategy += fmt::format(": {}", way.with);
-      table.row({std::string(onnx_name(row.op)), std::to_string(row.counts[i]),
-                 std::string(class_name(onnx_class(row.op))), std::string(site_name(way.site)), way.dtype,
+      table.row({std::string(op_info(row.op).text), std::to_string(row.counts[i]),
+                 std::string(op_class_name(op_info(row.op).cls)), std::string(site_name(way.site)), way.dtype,
                  std::move(strategy), cost_text(way.cost, row.times[i]), way.why});
     }
   }
@@ -126,17 +112,17 @@ std::string counted(const Inventory& inventory) {
   Table table({{"operator"}, {"count", Table::Align::right}, {"class"}, {"can be precomputed", Table::Align::right}});
   for (const OperatorRow& row : inventory.operators) {
     const std::int64_t ahead = row.sites[static_cast<std::size_t>(Site::ahead)];
-    table.row({std::string(onnx_name(row.op)), std::to_string(row.count), std::string(class_name(onnx_class(row.op))),
-               ahead == 0 ? std::string{} : std::to_string(ahead)});
+    table.row({std::string(op_info(row.op).text), std::to_string(row.count),
+               std::string(op_class_name(op_info(row.op).cls)), ahead == 0 ? std::string{} : std::to_string(ahead)});
   }
   return table.text();
 }
 
 }  // namespace
 
-std::string inventory_text(const std::string& title, const PrimitiveGraph& graph, const Inventory& inventory) {
+std::string inventory_text(const std::string& title, const Graph& graph, const Inventory& inventory) {
   std::string out =
-      fmt::format("{}: {} operators of {} kinds\n", title, graph.nodes.size(), inventory.operators.size());
+      fmt::format("{}: {} operators of {} kinds\n", title, graph.list().size(), inventory.operators.size());
   out += inventory.has_npu ? decided(inventory) : counted(inventory);
   if (!inventory.killers.empty()) {
     out += "\nknown killers\n";
@@ -164,30 +150,28 @@ std::string inventory_text(const std::string& title, const PrimitiveGraph& graph
 namespace {
 
 // The nodes of one layer, and of none; nothing: all.
-bool of_layer(const PrimitiveNode& node, std::optional<std::int64_t> layer) {
-  return !layer || node.layer == *layer || node.layer < 0;
+bool of_layer(const Node& node, std::optional<std::int64_t> layer) {
+  return !layer || node.layer() == *layer || node.layer() < 0;
 }
 
 // By node, with what many share said once: a decision, a tensor are numbers in `decisions` and `tensors`. What a key
 // would say of most is left out: the cost of 0, the purpose `plain`, the name of a tensor that is its node's.
-void add_nodes(json::object& out, const PrimitiveGraph& graph, const Inventory& inventory,
-               std::optional<std::int64_t> layer) {
+void add_nodes(json::object& out, const Graph& graph, const Inventory& inventory, std::optional<std::int64_t> layer) {
   std::map<std::tuple<Strategy, Site, std::string, std::string, std::string, std::string>, std::int64_t> numbers;
   json::array decisions;
-  std::vector<std::int64_t> tensor_number(graph.tensors.size(), -1);
+  std::vector<std::int64_t> tensor_number(graph.values().size(), -1);
   json::array tensors;
   const auto tensor = [&](int id, bool computed_here) {
     std::int64_t& number = tensor_number[static_cast<std::size_t>(id)];
     if (number >= 0) return number;
     number = static_cast<std::int64_t>(tensors.size());
-    const PrimitiveTensor& each = graph.tensor(id);
-    json::object object{{"dtype", onnx_type_name(each.shape.type)},
-                        {"shape", json::value_from(each.shape.dims)},
-                        {"bytes", each.bytes}};
+    const Value& each = graph.value(id);
+    json::object object{
+        {"dtype", onnx_type_name(each.type())}, {"shape", json::value_from(each.dims)}, {"bytes", value_bytes(each)}};
     if (!computed_here) object["name"] = each.name;
-    if (each.kind != ValueKind::computed) object["kind"] = kind_name(each.kind);
-    if (each.shape.dynamic) object["dynamic"] = true;
-    if (!each.stored.empty()) object["stored"] = each.stored;
+    if (each.kind != ValueKind::computed) object["kind"] = is_cache(each) ? "state" : kind_name(each.kind);
+    if (each.dynamic) object["dynamic"] = true;
+    if (const std::string stored = stored_format(each); !stored.empty()) object["stored"] = stored;
     tensors.push_back(std::move(object));
     return number;
   };
@@ -197,15 +181,15 @@ void add_nodes(json::object& out, const PrimitiveGraph& graph, const Inventory& 
     return array;
   };
   json::array nodes;
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    const PrimitiveNode& node = graph.nodes[i];
+  for (std::size_t i = 0; i < graph.list().size(); ++i) {
+    const Node& node = graph.list()[i];
     if (!of_layer(node, layer)) continue;
     const Decision& d = inventory.nodes[i];
     const auto [known, fresh] = numbers.try_emplace({d.strategy, d.site, d.dtype, d.with, d.why, d.source},
                                                     static_cast<std::int64_t>(decisions.size()));
     if (fresh) decisions.push_back(decision_json(d));
-    json::object object{{"name", node.name}, {"op", onnx_name(node.op)}, {"from", op_info(node.from).text}};
-    if (node.layer >= 0) object["layer"] = node.layer;
+    json::object object{{"name", node.name}, {"op", op_info(node.op).text}, {"from", op_info(node.origin_op).text}};
+    if (node.layer() >= 0) object["layer"] = node.layer();
     if (node.purpose != Purpose::plain) object["purpose"] = purpose_name(node.purpose);
     object["inputs"] = list(node.inputs, false);
     object["outputs"] = list(node.outputs, true);
@@ -221,9 +205,14 @@ void add_nodes(json::object& out, const PrimitiveGraph& graph, const Inventory& 
 
 }  // namespace
 
-json::object inventory_json(const PrimitiveGraph& graph, const Inventory& inventory,
-                            std::optional<std::int64_t> layer) {
-  json::object out{{"tokens", graph.tokens}, {"past", graph.past}, {"node_count", graph.nodes.size()}};
+json::object inventory_json(const Graph& graph, const Inventory& inventory, std::optional<std::int64_t> layer) {
+  std::int64_t tokens = 0;
+  std::int64_t past = 0;
+  for (const Value& value : graph.values()) {
+    if (value.kind == ValueKind::input && value.name == "input_ids") tokens = value.dims.back();
+    if (is_cache(value)) past = value.dims[2];
+  }
+  json::object out{{"tokens", tokens}, {"past", past}, {"node_count", graph.list().size()}};
   out["operators"] = operators_json(inventory);
   json::array killers;
   for (const Killer& each : inventory.killers)

@@ -11,9 +11,8 @@
 namespace knapsack {
 
 // title: "prefill, 512 tokens".
-std::string inventory_text(const std::string& title, const PrimitiveGraph& graph, const Inventory& inventory);
+std::string inventory_text(const std::string& title, const Graph& graph, const Inventory& inventory);
 // With every node and its tensors; layer: of those of one layer, and of none, only.
-json::object inventory_json(const PrimitiveGraph& graph, const Inventory& inventory,
-                            std::optional<std::int64_t> layer = {});
+json::object inventory_json(const Graph& graph, const Inventory& inventory, std::optional<std::int64_t> layer = {});
 
 }  // namespace knapsack

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "plan/operator_checks.h"
+#include "plan/primitive_values.h"
 #include "report/terminal.h"
 
 namespace knapsack {
@@ -14,8 +15,8 @@ namespace {
 
 class Finder {
  public:
-  Finder(const PrimitiveGraph& graph, const DeviceProfile& device, const Toolchain* toolchain,
-         const OperatorTypes& types, const Inventory& inventory)
+  Finder(const Graph& graph, const DeviceProfile& device, const Toolchain* toolchain, const OperatorTypes& types,
+         const Inventory& inventory)
       : graph_(graph), device_(device), toolchain_(toolchain), types_(types), inventory_(inventory) {}
 
   std::vector<Killer> run() {
@@ -41,7 +42,7 @@ class Finder {
   template <class Predicate>
   Found count(Predicate predicate) const {
     Found found;
-    for (const PrimitiveNode& node : graph_.nodes)
+    for (const Node& node : graph_.list())
       if (predicate(node) && found.count++ == 0) found.example = node.name;
     return found;
   }
@@ -55,9 +56,9 @@ class Finder {
 
   void graph_shape() {
     std::int64_t rewritten = 0;
-    const Found appends = count([&](const PrimitiveNode& node) {
+    const Found appends = count([&](const Node& node) {
       if (node.purpose != Purpose::kv_append) return false;
-      rewritten += graph_.tensor(node.outputs[0]).bytes;
+      rewritten += value_bytes(graph_.value(node.outputs[0]));
       return true;
     });
     add("kv_concat", appends.count, appends.example,
@@ -65,47 +66,46 @@ class Finder {
                     format_bytes(static_cast<double>(rewritten))),
         "write the new row by index into a buffer of full length");
     latents();
-    const Found tables =
-        count([](const PrimitiveNode& node) { return node.op == OnnxOp::Sin || node.op == OnnxOp::Cos; });
+    const Found tables = count([](const Node& node) { return node.op == Op::Sin || node.op == Op::Cos; });
     add("rope_sin_cos", tables.count, tables.example, "RoPE's Sin and Cos are computed in the graph",
         "precompute both as tables by position");
-    const Found sizes = count([&](const PrimitiveNode& node) { return is_dynamic(graph_, node); });
+    const Found sizes = count([&](const Node& node) { return is_dynamic(graph_, node); });
     add("dynamic_dims", sizes.count, sizes.example, "sizes that depend on data",
         "compute every expert for every token, or one graph an expert that the host starts");
-    const Found infinite = count([&](const PrimitiveNode& node) {
+    const Found infinite = count([&](const Node& node) {
       for (const int id : node.inputs)
-        if (graph_.tensor(id).minus_infinity) return true;
+        if (is_minus_infinity(graph_.value(id))) return true;
       return false;
     });
     add("infinite_mask", infinite.count, infinite.example,
         fmt::format("the mask holds minus infinity{}",
                     trait("infinite_mask") == nullptr ? "" : ", which this toolchain cannot represent"),
         "a large finite number, -65504 at most in fp16, -1e4 where scores are quantized");
-    const Found indexed = count([](const PrimitiveNode& node) {
-      return node.op == OnnxOp::Gather || node.op == OnnxOp::GatherElements || node.op == OnnxOp::GatherND ||
-             node.op == OnnxOp::ScatterElements || node.op == OnnxOp::ScatterND;
+    const Found indexed = count([](const Node& node) {
+      return node.op == Op::Gather || node.op == Op::GatherElements || node.op == Op::GatherND ||
+             node.op == Op::ScatterElements || node.op == Op::ScatterND;
     });
     const bool experts = indexed.count > 1;
     add("gather_scatter", indexed.count, indexed.example, "Gather or Scatter: memory is read or written by index",
         experts ? "look the embedding up on the CPU; route experts on the host" : "look the embedding up on the CPU");
     Found wide;
-    for (const PrimitiveTensor& tensor : graph_.tensors)
-      if (tensor.shape.type == OnnxType::int64 && tensor.kind != ValueKind::constant && wide.count++ == 0)
+    for (const Value& tensor : graph_.values())
+      if (tensor.type() == DType::I64 && tensor.kind != ValueKind::constant && wide.count++ == 0)
         wide.example = tensor.name;
     add("int64_indices", wide.count, wide.example, "indices of 64 bits", "export them as int32");
   }
 
   // K and V of all heads kept, where the latent that they are made of would do.
   void latents() {
-    const Found found = count([](const PrimitiveNode& node) { return node.purpose == Purpose::latent_up; });
-    std::vector<const OnnxShape*> kept;
-    const OnnxShape* latent = nullptr;
+    const Found found = count([](const Node& node) { return node.purpose == Purpose::latent_up; });
+    std::vector<const Value*> kept;
+    const Value* latent = nullptr;
     std::int64_t made = 0;
-    for (const PrimitiveNode& node : graph_.nodes) {
-      if (node.purpose == Purpose::kv_append && kept.size() < 2) kept.push_back(&graph_.tensor(node.outputs[0]).shape);
+    for (const Node& node : graph_.list()) {
+      if (node.purpose == Purpose::kv_append && kept.size() < 2) kept.push_back(&graph_.value(node.outputs[0]));
       if (node.purpose != Purpose::latent_up || latent != nullptr) continue;
-      latent = &graph_.tensor(node.inputs[0]).shape;
-      made = graph_.tensor(node.outputs[0]).shape.dims.back();
+      latent = &graph_.value(node.inputs[0]);
+      made = graph_.value(node.outputs[0]).dims.back();
     }
     if (latent == nullptr || kept.size() < 2) return;
     const std::int64_t heads = kept[0]->dims[1];
@@ -130,9 +130,9 @@ class Finder {
     const std::optional<std::int64_t>& generation = device_.npu->generation;
     if (!generation) return;
     std::int64_t since = 0;
-    const Found found = count([&](const PrimitiveNode& node) {
-      const OpSupport* support = row(onnx_name(node.op));
-      if (onnx_class(node.op) != OpClass::sensitive || support == nullptr || !support->fp16_since_generation ||
+    const Found found = count([&](const Node& node) {
+      const OpSupport* support = row(op_info(node.op).text);
+      if (op_info(node.op).cls != OpClass::sensitive || support == nullptr || !support->fp16_since_generation ||
           *generation >= *support->fp16_since_generation)
         return false;
       since = *support->fp16_since_generation;
@@ -146,7 +146,7 @@ class Finder {
   // What of_cache and of_weights say of the rows that the products are looked up in.
   void missing_kv() {
     std::string why;
-    const Found found = count([&](const PrimitiveNode& node) {
+    const Found found = count([&](const Node& node) {
       const OpSupport* support = row("MatMul");
       if (!types_.reads_cache(node) || support == nullptr || support->support == Support::no) return false;
       const std::string lost = types_.choose(node, *support, false).kv_lost;
@@ -166,9 +166,9 @@ class Finder {
     std::map<std::string, Lost> reasons;
     std::set<int> seen;
     bool quantized = false;
-    for (const PrimitiveNode& node : graph_.nodes) {
+    for (const Node& node : graph_.list()) {
       if (!types_.weighted(node) || !seen.insert(node.inputs[1]).second) continue;
-      const std::string& stored = types_.stored(node);
+      const std::string stored = types_.stored(node);
       const bool blocks = is_block_format(stored);
       quantized = quantized || blocks || stored == "Q8_0" || stored == "G8";
       const OpSupport* support = row("MatMulNBits");
@@ -207,7 +207,7 @@ class Finder {
     }
   }
 
-  const PrimitiveGraph& graph_;
+  const Graph& graph_;
   const DeviceProfile& device_;
   const Toolchain* toolchain_;
   const OperatorTypes& types_;
@@ -217,7 +217,7 @@ class Finder {
 
 }  // namespace
 
-std::vector<Killer> find_killers(const PrimitiveGraph& graph, const DeviceProfile& device, const Toolchain* toolchain,
+std::vector<Killer> find_killers(const Graph& graph, const DeviceProfile& device, const Toolchain* toolchain,
                                  const OperatorTypes& types, const Inventory& inventory) {
   return Finder(graph, device, toolchain, types, inventory).run();
 }

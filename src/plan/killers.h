@@ -10,7 +10,7 @@
 namespace knapsack {
 
 // inventory: with every decision and piece.
-std::vector<Killer> find_killers(const PrimitiveGraph& graph, const DeviceProfile& device, const Toolchain* toolchain,
+std::vector<Killer> find_killers(const Graph& graph, const DeviceProfile& device, const Toolchain* toolchain,
                                  const OperatorTypes& types, const Inventory& inventory);
 
 }  // namespace knapsack

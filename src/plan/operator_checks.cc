@@ -19,38 +19,27 @@ std::int64_t product(Dims::const_iterator begin, Dims::const_iterator end) {
 
 class Subject {
  public:
-  Subject(const PrimitiveGraph& graph, const PrimitiveNode& node) : graph_(graph), node_(node) {}
+  Subject(const Graph& graph, const Node& node) : graph_(graph), node_(node) {}
 
-  [[nodiscard]] const PrimitiveTensor& input(std::size_t i) const { return graph_.tensor(node_.inputs[i]); }
-  [[nodiscard]] const Dims& dims(std::size_t i = 0) const { return input(i).shape.dims; }
-  [[nodiscard]] const Dims& out() const { return graph_.tensor(node_.outputs[0]).shape.dims; }
+  [[nodiscard]] const Value& input(std::size_t i) const { return graph_.value(node_.inputs[i]); }
+  [[nodiscard]] const Dims& dims(std::size_t i = 0) const { return input(i).dims; }
+  [[nodiscard]] const Dims& out() const { return graph_.value(node_.outputs[0]).dims; }
   [[nodiscard]] bool constant(std::size_t i) const {
     return i >= node_.inputs.size() || input(i).kind == ValueKind::constant;
   }
 
   // Of the operators that have one.
   [[nodiscard]] std::optional<std::size_t> axis() const {
-    switch (node_.op) {
-      case OnnxOp::Softmax:
-      case OnnxOp::ReduceMean:
-      case OnnxOp::ReduceSum:
-      case OnnxOp::ReduceMax:
-      case OnnxOp::TopK:
-      case OnnxOp::Gather:
-      case OnnxOp::GatherElements:
-      case OnnxOp::ScatterElements:
-      case OnnxOp::Concat:
-      case OnnxOp::Slice:
-      case OnnxOp::Split:
-        return static_cast<std::size_t>(node_.numbers.front());
-      default:
-        return {};
-    }
+    if (node_.attrs.has(Attr::axis)) return static_cast<std::size_t>(node_.attrs.i(Attr::axis));
+    const bool moves = node_.op == Op::Unsqueeze || node_.op == Op::Squeeze;
+    if (const auto axes = node_.attrs.list(Attr::axes); !axes.empty() && !moves)
+      return static_cast<std::size_t>(axes.front());
+    return {};
   }
 
   struct Found {
     std::string role;  // "input 0"
-    const OnnxShape* shape;
+    const Value* value;
   };
   // The first tensor that is so, of both sides or of one.
   template <class Predicate>
@@ -59,15 +48,15 @@ class Subject {
       if (!(side ? inputs : outputs)) continue;
       const std::vector<int>& ids = side ? node_.inputs : node_.outputs;
       for (std::size_t i = 0; i < ids.size(); ++i)
-        if (const PrimitiveTensor& tensor = graph_.tensor(ids[i]); predicate(tensor))
-          return Found{fmt::format("{} {}", side ? "input" : "output", i), &tensor.shape};
+        if (const Value& tensor = graph_.value(ids[i]); predicate(tensor))
+          return Found{fmt::format("{} {}", side ? "input" : "output", i), &tensor};
     }
     return std::nullopt;
   }
 
  private:
-  const PrimitiveGraph& graph_;
-  const PrimitiveNode& node_;
+  const Graph& graph_;
+  const Node& node_;
 };
 
 Broken at_most(std::string_view what, std::int64_t found, std::int64_t most) {
@@ -76,23 +65,23 @@ Broken at_most(std::string_view what, std::int64_t found, std::int64_t most) {
 }
 
 Broken ranks(const Subject& node, std::int64_t value, bool exactly) {
-  const auto rank = [](const OnnxShape& shape) { return static_cast<std::int64_t>(shape.dims.size()); };
-  const auto other = node.any([&](const PrimitiveTensor& tensor) {
-    return tensor.kind != ValueKind::constant && (exactly ? rank(tensor.shape) != value : rank(tensor.shape) > value);
+  const auto rank = [](const Value& each) { return std::ssize(each.dims); };
+  const auto other = node.any([&](const Value& tensor) {
+    return tensor.kind != ValueKind::constant && (exactly ? rank(tensor) != value : rank(tensor) > value);
   });
   if (!other) return {};
-  return fmt::format("{} has {} dimensions; {}{} are taken", other->role, rank(*other->shape),
+  return fmt::format("{} has {} dimensions; {}{} are taken", other->role, rank(*other->value),
                      exactly ? "" : "at most ", value);
 }
 
 Broken exported_types(const Subject& node, bool outputs, const std::vector<std::string>& types) {
-  const auto other = [&](const PrimitiveTensor& tensor) {
-    const std::string_view type = onnx_type_name(tensor.shape.type);
+  const auto other = [&](const Value& tensor) {
+    const std::string_view type = onnx_type_name(tensor.type());
     return type != "bool" && std::find(types.begin(), types.end(), type) == types.end();
   };
   const auto found = node.any(other, !outputs, outputs);
   if (!found) return {};
-  return fmt::format("{} is {}; {} is taken", found->role, onnx_type_name(found->shape->type),
+  return fmt::format("{} is {}; {} is taken", found->role, onnx_type_name(found->value->type()),
                      fmt::join(types, " or "));
 }
 
@@ -114,16 +103,15 @@ Broken expanded_axes(const Subject& node, std::int64_t most) {
 
 Broken multiple_or_scalar(const Subject& node, std::int64_t of) {
   const Dims& dims = node.dims(1);
-  if (node.input(1).shape.elements() == 1) return {};
+  if (node.input(1).elements() == 1) return {};
   if (std::any_of(dims.begin(), dims.end(), [&](std::int64_t d) { return d % of == 0; })) return {};
   return fmt::format("input 1 is [{}]; one dimension divisible by {}, or a single element, is taken",
                      fmt::join(dims, ", "), of);
 }
 
 Broken no_int64_index(const Subject& node) {
-  const auto wide = node.any([](const PrimitiveTensor& tensor) {
-    return tensor.kind != ValueKind::constant && tensor.shape.type == OnnxType::int64;
-  });
+  const auto wide =
+      node.any([](const Value& tensor) { return tensor.kind != ValueKind::constant && tensor.type() == DType::I64; });
   if (!wide) return {};
   return fmt::format("{} is int64; narrower indices are taken: export int32", wide->role);
 }
@@ -157,8 +145,8 @@ Broken of_axis(const OpCheck& check, const Subject& node) {
 
 }  // namespace
 
-bool is_dynamic(const PrimitiveGraph& graph, const PrimitiveNode& node) {
-  const auto is = [&](int id) { return graph.tensor(id).shape.dynamic; };
+bool is_dynamic(const Graph& graph, const Node& node) {
+  const auto is = [&](int id) { return graph.value(id).dynamic; };
   return std::any_of(node.inputs.begin(), node.inputs.end(), is) ||
          std::any_of(node.outputs.begin(), node.outputs.end(), is);
 }
@@ -168,8 +156,7 @@ bool is_type_rule(CheckRule rule) {
          rule == CheckRule::no_weight_blocks || rule == CheckRule::stored;
 }
 
-std::optional<std::string> broken(const OpCheck& check, const PrimitiveGraph& graph, const PrimitiveNode& of,
-                                  bool stand_in) {
+std::optional<std::string> broken(const OpCheck& check, const Graph& graph, const Node& of, bool stand_in) {
   const Subject node(graph, of);
   const Dims& dims = node.dims();
   switch (check.rule) {
@@ -202,7 +189,7 @@ std::optional<std::string> broken(const OpCheck& check, const PrimitiveGraph& gr
     case CheckRule::output_type:
       return exported_types(node, true, check.types);
     case CheckRule::max_elements:
-      return at_most("the number of elements", node.input(0).shape.elements(), check.value);
+      return at_most("the number of elements", node.input(0).elements(), check.value);
     case CheckRule::max_expanded_axes:
       return expanded_axes(node, check.value);
     case CheckRule::max_last:
@@ -222,7 +209,7 @@ std::optional<std::string> broken(const OpCheck& check, const PrimitiveGraph& gr
     case CheckRule::multiple_or_scalar:
       return stand_in ? Broken{} : multiple_or_scalar(node, check.value);
     case CheckRule::no_broadcast: {
-      const auto other = node.any([&](const PrimitiveTensor& each) { return each.shape.dims != dims; });
+      const auto other = node.any([&](const Value& each) { return each.dims != dims; });
       return other ? fmt::format("{} has another shape than input 0", other->role) : Broken{};
     }
     case CheckRule::no_int64_index:
@@ -233,13 +220,13 @@ std::optional<std::string> broken(const OpCheck& check, const PrimitiveGraph& gr
   CHECK(false);
 }
 
-std::optional<std::string> kept_reshaped(const OpCheck& check, const PrimitiveGraph& graph, const PrimitiveNode& of) {
+std::optional<std::string> kept_reshaped(const OpCheck& check, const Graph& graph, const Node& of) {
   const Subject node(graph, of);
   std::size_t most = 0;
   std::size_t leading = SIZE_MAX;  // ones that every tensor begins with
-  (void)node.any([&](const PrimitiveTensor& tensor) {
-    if (tensor.kind == ValueKind::constant || tensor.shape.dims.empty()) return false;
-    const Dims& dims = tensor.shape.dims;
+  (void)node.any([&](const Value& tensor) {
+    if (tensor.kind == ValueKind::constant || tensor.dims.empty()) return false;
+    const Dims& dims = tensor.dims;
     most = std::max(most, dims.size());
     leading = std::min(
         leading, static_cast<std::size_t>(

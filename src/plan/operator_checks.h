@@ -7,7 +7,7 @@
 #include <string>
 
 #include "device/toolchain.h"
-#include "graph/decompose/primitive.h"
+#include "graph/decompose/decompose.h"
 
 namespace knapsack {
 
@@ -16,13 +16,12 @@ bool is_type_rule(CheckRule rule);
 
 // What the node has and what is taken: "input 0 has 5 dimensions; at most 4 are taken". Nothing: it is kept.
 // `stand_in`: the operator would stand in the place of the node, with the same shapes and constants of its own.
-std::optional<std::string> broken(const OpCheck& check, const PrimitiveGraph& graph, const PrimitiveNode& node,
-                                  bool stand_in = false);
+std::optional<std::string> broken(const OpCheck& check, const Graph& graph, const Node& node, bool stand_in = false);
 
 // The check would be kept between two Reshapes that add, drop or join dimensions, and how.
-std::optional<std::string> kept_reshaped(const OpCheck& check, const PrimitiveGraph& graph, const PrimitiveNode& node);
+std::optional<std::string> kept_reshaped(const OpCheck& check, const Graph& graph, const Node& node);
 
 // Whether a size of one of its tensors depends on data.
-bool is_dynamic(const PrimitiveGraph& graph, const PrimitiveNode& node);
+bool is_dynamic(const Graph& graph, const Node& node);
 
 }  // namespace knapsack

@@ -1,4 +1,5 @@
 #include "plan/operator_types.h"
+#include "plan/primitive_values.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -55,7 +56,7 @@ bool is_block_format(std::string_view stored) {
          stored.starts_with("MXFP") || stored == "G4";
 }
 
-OperatorTypes::OperatorTypes(const PrimitiveGraph& graph, const DeviceProfile& device, const Toolchain* toolchain,
+OperatorTypes::OperatorTypes(const Graph& graph, const DeviceProfile& device, const Toolchain* toolchain,
                              std::int64_t kv_bits)
     : graph_(graph), npu_(device.unit(UnitKind::npu)), toolchain_(toolchain), kv_bits_(kv_bits) {}
 
@@ -72,17 +73,15 @@ std::string OperatorTypes::when(const OpCheck& check) const {
   return fmt::format("before generation {}; this is {}", *check.before_generation, *npu_->generation);
 }
 
-bool OperatorTypes::weighted(const PrimitiveNode& node) const {
-  return node.op == OnnxOp::MatMul && graph_.tensor(node.inputs[1]).kind == ValueKind::constant;
+bool OperatorTypes::weighted(const Node& node) const {
+  return node.op == Op::MatMul && graph_.value(node.inputs[1]).kind == ValueKind::constant;
 }
 
-bool OperatorTypes::reads_cache(const PrimitiveNode& node) const {
-  return node.op == OnnxOp::MatMul && node.from == Op::attention && !weighted(node);
+bool OperatorTypes::reads_cache(const Node& node) const {
+  return node.op == Op::MatMul && node.origin_op == Op::attention && !weighted(node);
 }
 
-const std::string& OperatorTypes::stored(const PrimitiveNode& node) const {
-  return graph_.tensor(node.inputs[1]).stored;
-}
+std::string OperatorTypes::stored(const Node& node) const { return stored_format(graph_.value(node.inputs[1])); }
 
 bool OperatorTypes::has(std::string_view feature) const {
   return npu_ == nullptr || !npu_->features || in(npu_->features->value, feature);
@@ -103,7 +102,7 @@ Types OperatorTypes::listed(const OpSupport& support) const {
   return out;
 }
 
-TypeChoice OperatorTypes::choose(const PrimitiveNode& node, const OpSupport& support, bool sensitive) const {
+TypeChoice OperatorTypes::choose(const Node& node, const OpSupport& support, bool sensitive) const {
   const Types types = listed(support);
   if (weighted(node)) return of_weights(node, support, types);
   if (reads_cache(node)) return of_cache(support, types);
@@ -134,7 +133,7 @@ std::string OperatorTypes::blocks_lost(const OpSupport& support, const Types& ty
   return {};
 }
 
-TypeChoice OperatorTypes::of_weights(const PrimitiveNode& node, const OpSupport& support, const Types& types) const {
+TypeChoice OperatorTypes::of_weights(const Node& node, const OpSupport& support, const Types& types) const {
   TypeChoice out;
   const std::string& format = stored(node);
   const bool between = format.starts_with("Q5") || format.starts_with("Q6");

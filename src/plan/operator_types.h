@@ -8,7 +8,7 @@
 
 #include "device/profile.h"
 #include "device/toolchain.h"
-#include "graph/decompose/primitive.h"
+#include "graph/decompose/decompose.h"
 
 namespace knapsack {
 
@@ -22,12 +22,11 @@ struct TypeChoice {
 class OperatorTypes {
  public:
   // toolchain: null where there is no table. kv_bits: 8 or 16.
-  OperatorTypes(const PrimitiveGraph& graph, const DeviceProfile& device, const Toolchain* toolchain,
-                std::int64_t kv_bits);
+  OperatorTypes(const Graph& graph, const DeviceProfile& device, const Toolchain* toolchain, std::int64_t kv_bits);
 
   // sensitive: as exact a type as there is; otherwise the narrowest that keeps activations of 16 bits, or what there
   // is.
-  [[nodiscard]] TypeChoice choose(const PrimitiveNode& node, const OpSupport& support, bool sensitive) const;
+  [[nodiscard]] TypeChoice choose(const Node& node, const OpSupport& support, bool sensitive) const;
 
   // At which the operator writes the KV cache: what attention's products read it at, where their row says that.
   [[nodiscard]] std::string cache_type(const OpSupport& writer) const;
@@ -37,20 +36,20 @@ class OperatorTypes {
   // "before 2.39; this is 2.38"; empty: it always binds.
   [[nodiscard]] std::string when(const OpCheck& check) const;
 
-  [[nodiscard]] bool weighted(const PrimitiveNode& node) const;              // a product with constant weights
-  [[nodiscard]] bool reads_cache(const PrimitiveNode& node) const;           // one of attention's two
-  [[nodiscard]] const std::string& stored(const PrimitiveNode& node) const;  // of the weights; empty: no data
-  [[nodiscard]] bool has(std::string_view feature) const;                    // of the NPU's; so is what no profile says
+  [[nodiscard]] bool weighted(const Node& node) const;       // a product with constant weights
+  [[nodiscard]] bool reads_cache(const Node& node) const;    // one of attention's two
+  [[nodiscard]] std::string stored(const Node& node) const;  // of the weights; empty: no data
+  [[nodiscard]] bool has(std::string_view feature) const;    // of the NPU's; so is what no profile says
   [[nodiscard]] bool lists(const OpSupport& support, std::string_view dtype) const;
 
  private:
   [[nodiscard]] std::vector<std::string> listed(const OpSupport& support) const;
-  [[nodiscard]] TypeChoice of_weights(const PrimitiveNode& node, const OpSupport& support,
+  [[nodiscard]] TypeChoice of_weights(const Node& node, const OpSupport& support,
                                       const std::vector<std::string>& types) const;
   [[nodiscard]] TypeChoice of_cache(const OpSupport& support, const std::vector<std::string>& types) const;
   [[nodiscard]] std::string blocks_lost(const OpSupport& support, const std::vector<std::string>& types) const;
 
-  const PrimitiveGraph& graph_;
+  const Graph& graph_;
   const UnitProfile* npu_;
   const Toolchain* toolchain_;
   std::int64_t kv_bits_;

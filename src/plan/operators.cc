@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "graph/decompose/primitive.h"
+#include "graph/decompose/decompose.h"
 #include "plan/operator_types.h"
 
 namespace knapsack {
@@ -35,7 +35,7 @@ std::vector<std::int64_t> bits_of_weights(const OperatorTypes& types, const Tool
 
 PlanOperators plan_operators(const Graph& graph, const DeviceProfile& device, const Toolchain& toolchain,
                              std::int64_t ctx, bool stored) {
-  const PrimitiveGraph decode = decompose(graph, {.tokens = 1, .past = ctx - 1, .stored = stored});
+  const Graph decode = decompose(graph, {.tokens = 1, .past = ctx - 1, .stored = stored});
   const Inventory inventory = take_inventory(decode, device, &toolchain);
   PlanOperators out{.toolchain = toolchain.id, .at = toolchain.at};
   std::map<std::string, std::int64_t, std::less<>> refused;
@@ -47,7 +47,7 @@ PlanOperators plan_operators(const Graph& graph, const DeviceProfile& device, co
         break;
       case Site::cpu:
         ++out.on_cpu;
-        ++refused[std::string(onnx_name(decode.nodes[i].op))];
+        ++refused[std::string(op_info(decode.list()[i].op).text)];
         break;
       case Site::ahead:
         ++out.ahead;

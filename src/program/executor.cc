@@ -55,9 +55,12 @@ struct Executor::Bound {
   }
 
   void set_rows(std::int64_t tokens, std::int64_t selected) {
-    const auto count = [&](Rows domain) { return domain == Rows::tokens ? tokens : selected; };
-    for (std::size_t i = 0; i < in.size(); ++i) in[i].rows = count(in_rows[i]);
-    for (std::size_t i = 0; i < out.size(); ++i) out[i].rows = count(out_rows[i]);
+    const auto set = [&](std::vector<Operand>& operands, const std::vector<Rows>& domains) {
+      for (std::size_t i = 0; i < operands.size(); ++i)
+        if (domains[i] != Rows::fixed) operands[i].rows = domains[i] == Rows::tokens ? tokens : selected;
+    };
+    set(in, in_rows);
+    set(out, out_rows);
   }
 };
 
@@ -73,6 +76,7 @@ Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<const Program
   executor->kv_ = &kv;
   const KernelTable& kernels = KernelTable::get(isa);
   const Program& p = *program;
+  CHECK(p.fixed_ctx == 0 || p.fixed_ctx == kv.ctx());
 
   // Operands before there is memory: enough for kernels to say how much scratch they need.
   std::size_t scratch = 0;
@@ -81,7 +85,12 @@ Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<const Program
     CHECK(bound.kernel->run != nullptr);
     const auto bind = [&](int number, std::vector<Operand>& operands, std::vector<Rows>& rows) {
       const Slot& slot = p.slots[static_cast<std::size_t>(number)];
-      Operand operand{.cols = slot.cols};
+      Operand operand{.rows = slot.rows == Rows::fixed ? slot.fixed_rows() : 0, .cols = slot.cols};
+      if (op_info(op.op).primitive || op.op == Op::kv_read) {
+        operand.dtype = slot.dtype;
+        operand.dims = slot.dims;
+        operand.transposed = slot.transposed;
+      }
       if (slot.kind == SlotKind::weight) {
         operand.weight = p.weights[static_cast<std::size_t>(slot.index)].get();
         CHECK(!operand.weight->slabs.empty());
@@ -150,7 +159,7 @@ void Executor::form_groups(const Program& program) {
   std::vector<int> readers(program.slots.size());
   for (const ProgramOp& op : program.ops)
     for (const int slot : op.in) ++readers[static_cast<std::size_t>(slot)];
-  ++readers[static_cast<std::size_t>(program.logits)];
+  for (const int slot : program.outputs) ++readers[static_cast<std::size_t>(slot)];
   const auto adds = [&](const Bound& first, const Bound& next) {
     const int result = first.op->out[0];
     return first.kernel->run_group != nullptr && first.kernel->adds != nullptr && next.op->op == Op::add &&
@@ -202,7 +211,9 @@ std::span<const float> Executor::run(const Step& step) {
   const Program& p = *program_;
   const auto tokens = static_cast<std::int64_t>(step.ids.size());
   const auto selected = static_cast<std::int64_t>(step.selected.size());
-  CHECK(tokens <= p.max_tokens && selected <= p.max_selected);
+  CHECK(p.ids >= 0 && tokens <= p.max_tokens && selected <= p.max_selected);
+  const Slot& ids = p.slots[static_cast<std::size_t>(p.ids)];
+  CHECK(ids.rows != Rows::fixed || (tokens == p.max_tokens && selected == 1));
   CHECK(step.positions.size() == step.ids.size() && step.slots.size() == step.ids.size());
   for (const std::int32_t row : step.selected) CHECK(row >= 0 && row < tokens);
   for (const std::int32_t position : step.positions) CHECK(position >= 0 && position < kv_->ctx());
@@ -213,18 +224,42 @@ std::span<const float> Executor::run(const Step& step) {
   tokens_ = tokens;
   selected_ = selected;
   const RowInfo rows{.positions = step.positions, .slots = step.slots, .selected = step.selected};
-  std::byte* base = memory_.get();
-  std::memcpy(base + p.slots[static_cast<std::size_t>(p.ids)].offset, step.ids.data(), step.ids.size_bytes());
+  std::memcpy(memory_.get() + ids.offset, step.ids.data(), step.ids.size_bytes());
+  execute(rows, resized);
+  const Slot& logits = p.slots[static_cast<std::size_t>(p.logits)];
+  return {reinterpret_cast<const float*>(memory_.get() + logits.offset),
+          static_cast<std::size_t>(selected * logits.cols)};
+}
 
+void Executor::run(std::span<const std::span<const std::byte>> inputs) {
+  const Program& p = *program_;
+  CHECK(p.ids < 0 && inputs.size() == p.inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Slot& slot = p.slots[static_cast<std::size_t>(p.inputs[i])];
+    CHECK(static_cast<std::int64_t>(inputs[i].size()) == slot.fixed_rows() * row_bytes(slot.dtype, slot.cols));
+    std::memcpy(memory_.get() + slot.offset, inputs[i].data(), inputs[i].size());
+  }
+  execute({}, false);
+}
+
+std::span<const std::byte> Executor::output(std::size_t index) const {
+  const Slot& slot = program_->slots[static_cast<std::size_t>(program_->outputs[index])];
+  const std::int64_t rows = slot.rows == Rows::tokens     ? tokens_
+                            : slot.rows == Rows::selected ? selected_
+                                                          : slot.fixed_rows();
+  return {memory_.get() + slot.offset, static_cast<std::size_t>(rows * row_bytes(slot.dtype, slot.cols))};
+}
+
+void Executor::execute(const RowInfo& rows, bool resized) {
   // A tap may overwrite a value before the next op reads it; so none run together then.
   const bool apart = static_cast<bool>(tap_);
   for (std::size_t i = 0, next = 0; i < bound_.size(); i = next) {
     const std::span<Bound> group(&bound_[i], apart ? 1 : bound_[i].group);
     next = i + group.size();
     for (Bound& bound : group)
-      if (resized) bound.set_rows(tokens, selected);
-    if (group[0].rows == Rows::selected && selected == 0) continue;
-    if (tokens <= few_tokens && !apart && !group[0].ahead.shares.empty()) pool_->read_ahead(&group[0].ahead);
+      if (resized) bound.set_rows(tokens_, selected_);
+    if (group[0].rows == Rows::selected && selected_ == 0) continue;
+    if (tokens_ <= few_tokens && !apart && !group[0].ahead.shares.empty()) pool_->read_ahead(&group[0].ahead);
     std::optional<Stopwatch> since;  // a clock is read only where someone asks
     if (profile_ != nullptr) since.emplace();
     std::array<OpCall, group_calls + 2> calls;
@@ -250,8 +285,6 @@ std::span<const float> Executor::run(const Step& step) {
     if (apart) tap(group[0]);
   }
   pool_->read_ahead(nullptr);
-  const Slot& logits = p.slots[static_cast<std::size_t>(p.logits)];
-  return {reinterpret_cast<const float*>(base + logits.offset), static_cast<std::size_t>(selected * logits.cols)};
 }
 
 void Executor::tap(const Bound& bound) const {

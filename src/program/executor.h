@@ -36,10 +36,15 @@ class Executor {
   // packed (borrowed, may be null): weights whose products are to be made with integers.
   static Result<std::unique_ptr<Executor>> create(std::shared_ptr<const Program> program, KvCache& kv, ThreadPool& pool,
                                                   Isa isa, const PackedWeights* packed = nullptr);
-  // Token ids are already checked against the vocabulary, positions against ctx. Returns the logits,
+  // A decoder's step. Token ids are already checked against the vocabulary, positions against ctx. A program of static
+  // shapes runs with as many tokens as it is made for and one row selected. Returns the logits,
   // [selected, vocab], valid until the next run.
   // Nothing is selected: the ops behind select_rows are skipped, the result is empty.
   std::span<const float> run(const Step& step);
+  // Any other program: `inputs` in the order and of the size that the program's inputs have.
+  void run(std::span<const std::span<const std::byte>> inputs);
+  // Output `index` (Program::outputs), valid until the next run.
+  [[nodiscard]] std::span<const std::byte> output(std::size_t index) const;
   // With a tap, ops run one by one: the same bits, slower.
   void set_tap(Tap tap) { tap_ = std::move(tap); }
   // Adds to it (borrowed) what each op takes, until another one or null is set.
@@ -57,6 +62,7 @@ class Executor {
   void form_groups(const Program& program);
   void look_ahead();
   void tap(const Bound& bound) const;
+  void execute(const RowInfo& rows, bool resized);
 
  public:
   ~Executor();

@@ -16,7 +16,7 @@ double read_bytes(const Operand& operand) {
 double activation_bytes(const OpCall& call) {
   double bytes = 0;
   const auto add = [&](const Operand& operand) {
-    if (operand.data != nullptr) bytes += number(operand.rows * operand.cols) * sizeof(float);  // i32 is as wide
+    if (operand.data != nullptr) bytes += number(operand.rows * row_bytes(operand.dtype, operand.cols));
   };
   std::for_each(call.in.begin(), call.in.end(), add);
   std::for_each(call.out.begin(), call.out.end(), add);

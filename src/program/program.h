@@ -14,7 +14,8 @@
 
 namespace knapsack {
 
-enum class Rows : std::uint8_t { tokens, selected };
+// How many rows an activation has: those of the step, those whose logits are wanted, or always the same.
+enum class Rows : std::uint8_t { tokens, selected, fixed };
 
 enum class SlotKind : std::uint8_t { activation, weight, state };
 
@@ -22,10 +23,18 @@ struct Slot {
   std::string name{};  // the graph's value name, e.g. "layers.3.attn.q_proj"
   SlotKind kind = SlotKind::activation;
   Rows rows = Rows::tokens;
-  DType dtype = DType::F32;  // activations: F32 or I32
-  std::int64_t cols = 0;
-  std::size_t offset = 0;  // activations: bytes from the arena's start, 64-byte aligned
-  int index = -1;          // weight or state number
+  DType dtype = DType::F32;          // activations: of one element a block
+  std::vector<std::int64_t> dims{};  // as the graph has them; the first one below 0: rows of the step
+  std::int64_t cols = 0;             // the last dimension
+  bool transposed = false;           // a weight whose last two dimensions are exchanged
+  std::size_t offset = 0;            // activations: bytes from the arena's start, 64-byte aligned
+  int index = -1;                    // weight or state number
+  // Of all its rows, of an activation whose rows are always the same.
+  [[nodiscard]] std::int64_t fixed_rows() const {
+    std::int64_t n = 1;
+    for (std::size_t i = 0; i + 1 < dims.size(); ++i) n *= dims[i];
+    return n;
+  }
 };
 
 struct ProgramOp {
@@ -50,8 +59,11 @@ struct Program {
   std::vector<ProgramOp> ops;
   std::vector<std::shared_ptr<const Weight>> weights;
   std::vector<StateInfo> states;
-  int ids = -1;     // slot of the token ids, I32 [tokens, 1]
-  int logits = -1;  // slot of the result, F32 [selected, vocab]
+  std::vector<int> inputs;     // slots, in the order of the graph
+  std::vector<int> outputs;    // slots
+  int ids = -1;                // a decoder: slot of the token ids, I32 [tokens, 1]; else -1
+  int logits = -1;             // slot of the first output; a decoder: F32 [selected, vocab]
+  std::int64_t fixed_ctx = 0;  // static shapes: the context that the cache must have, 0: there are none
   std::size_t arena_bytes = 0;
   std::size_t arena_lower_bound = 0;  // the most bytes alive at one op
 };

@@ -26,9 +26,9 @@ inline Graph edited(const Graph& from, const Edit& edit) {
   for (std::size_t i = 0; i < from.values().size(); ++i) {
     const Value& value = from.values()[i];
     if (at[i] >= 0) continue;
-    if (value.kind == ValueKind::input) at[i] = to.input(value.name, value.dtype, value.cols);
+    if (value.kind == ValueKind::input) at[i] = to.input(value.name, value.dtype, value.dims);
     if (value.kind == ValueKind::constant) at[i] = to.constant(value.weight);
-    if (value.kind == ValueKind::state) at[i] = to.state(value.name, value.cols);
+    if (value.kind == ValueKind::state) at[i] = to.state(value.name, value.cols());
     if (at[i] >= 0) continue;
     Node node = *makers.at(static_cast<ValueId>(i));
     for (ValueId& input : node.inputs) input = at[static_cast<std::size_t>(input)];
@@ -46,7 +46,7 @@ Attrs with(const Attrs& attrs, Attr key, T value) {
   Attrs out;
   for (const Attrs::Entry& entry : attrs.entries()) {
     if (entry.key == key) continue;
-    if (attr_is_float(entry.key)) {
+    if (attr_kind(entry.key) == AttrKind::number) {
       out.set(entry.key, entry.f);
     } else {
       out.set(entry.key, entry.i);

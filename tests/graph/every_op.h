@@ -33,7 +33,7 @@ inline Graph every_op_graph() {
     return g.node(Op::rms_norm, name, {x, weight(name + ".weight", {width})},
                   Attrs().set(Attr::eps, 1e-6).set(Attr::offset, 1.0).set(Attr::width, width));
   };
-  const ValueId ids = g.input("ids", DType::I32, 1);
+  const ValueId ids = g.input("ids", DType::I32, {tokens_dim, 1});
   const ValueId table = weight("embed.weight", {vocab, hidden});
   const ValueId inv_freq = weight("inv_freq", {rotary / 2});
   ValueId x = g.node(Op::embed, "embed", {ids, table}, Attrs().set(Attr::scale, 4.0));

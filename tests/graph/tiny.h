@@ -70,7 +70,7 @@ inline Graph tiny_graph(const Tiny& t) {
     return g.node(Op::rms_norm, name, {x, g.constant(random_weight(name + ".weight", {t.hidden}, 1.5F))},
                   Attrs().set(Attr::eps, 1e-5));
   };
-  const ValueId ids = g.input("ids", DType::I32, 1);
+  const ValueId ids = g.input("ids", DType::I32, {tokens_dim, 1});
   const ValueId inv_freq = g.constant(tiny_inv_freq(t));
   ValueId x = g.node(Op::embed, "embed", {ids, matrix("embed.weight", t.vocab, t.hidden)});
   for (std::int64_t layer = 0; layer < t.layers; ++layer) {

@@ -138,7 +138,7 @@ class Model {
       }
     return all;
   }
-  [[nodiscard]] std::int64_t vocab() const { return imported_.graph.value(imported_.graph.output()).cols; }
+  [[nodiscard]] std::int64_t vocab() const { return imported_.graph.value(imported_.graph.output()).cols(); }
   Executor& executor() { return *executor_; }
 
   // Logits of every token of `ids`, which follow what has been run already.

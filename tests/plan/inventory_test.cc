@@ -7,11 +7,12 @@
 
 #include "import/golden.h"
 #include "plan/inventory_text.h"
+#include "plan/primitive_values.h"
 
 namespace knapsack {
 namespace {
 
-PrimitiveGraph llama(std::int64_t tokens, std::int64_t past) {
+Graph llama(std::int64_t tokens, std::int64_t past) {
   auto imported = import_model(testing::data_path("golden/llama-llama3rope").string(), {});
   if (!imported) throw std::runtime_error(imported.error().message);
   return decompose(imported->graph, {tokens, past});
@@ -49,7 +50,7 @@ OpSupport& of(Toolchain& toolchain, const std::string& name) {
   throw std::runtime_error("no " + name);
 }
 
-const OperatorRow& row(const Inventory& inventory, OnnxOp op) {
+const OperatorRow& row(const Inventory& inventory, Op op) {
   for (const OperatorRow& each : inventory.operators)
     if (each.op == op) return each;
   throw std::runtime_error("no such operator");
@@ -68,10 +69,10 @@ TEST(Inventory, WhatIsTakenIsOnePiece) {
   EXPECT_EQ(got.tiny_pieces, 0);
   EXPECT_EQ(got.crossings.copies, 0);
   EXPECT_EQ(got.crossings_time.us, 0.0);
-  EXPECT_EQ(row(got, OnnxOp::Sin).ways.front().strategy, Strategy::precompute);
-  EXPECT_EQ(row(got, OnnxOp::Softmax).ways.front().strategy, Strategy::keep_fp16);
-  EXPECT_EQ(row(got, OnnxOp::Softmax).ways.front().dtype, "fp16");
-  EXPECT_EQ(row(got, OnnxOp::Sigmoid).ways.front().dtype, "int8");
+  EXPECT_EQ(row(got, Op::Sin).ways.front().strategy, Strategy::precompute);
+  EXPECT_EQ(row(got, Op::Softmax).ways.front().strategy, Strategy::keep_fp16);
+  EXPECT_EQ(row(got, Op::Softmax).ways.front().dtype, "fp16");
+  EXPECT_EQ(row(got, Op::Sigmoid).ways.front().dtype, "int8");
   ASSERT_NE(killer(got, "kv_concat"), nullptr);
   EXPECT_EQ(killer(got, "kv_concat")->count, 3 * 2);  // layers, K and V
   EXPECT_NE(killer(got, "rope_sin_cos"), nullptr);
@@ -85,9 +86,9 @@ TEST(Inventory, WhatIsTakenIsOnePiece) {
 TEST(Inventory, RefusedWithoutEquivalentLeavesTheNpu) {
   Toolchain toolchain = willing();
   of(toolchain, "Sigmoid") = entry("Sigmoid", Support::no, "not in the list");
-  const PrimitiveGraph graph = llama(1, 7);
+  const Graph graph = llama(1, 7);
   const Inventory got = take_inventory(graph, device(), &toolchain);
-  const OperatorRow& sigmoid = row(got, OnnxOp::Sigmoid);
+  const OperatorRow& sigmoid = row(got, Op::Sigmoid);
   EXPECT_EQ(sigmoid.sites[static_cast<std::size_t>(Site::cpu)], 3);
   EXPECT_EQ(sigmoid.ways.front().why, "not in the list");
   EXPECT_EQ(sigmoid.ways.front().source, "a test");
@@ -132,7 +133,7 @@ TEST(Inventory, CostInMicroseconds) {
   EXPECT_NEAR(time().at_least_us.value(), 6 * 320 / 4e3, 1e-9);
   EXPECT_NEAR(time({.link_latency_us = 20}).us.value(), 6 * 20 + 6 * 320 / 4e3, 1e-9);
   const Inventory at_least = take_inventory(llama(1, 7), profile, &toolchain);
-  EXPECT_NEAR(row(at_least, OnnxOp::Sigmoid).times.front().at_least_us.value(), 6 * 320 / 4e3, 1e-9);
+  EXPECT_NEAR(row(at_least, Op::Sigmoid).times.front().at_least_us.value(), 6 * 320 / 4e3, 1e-9);
   EXPECT_NE(inventory_text("decode", llama(1, 7), at_least).find("6 copies, at least 0.48 us"), std::string::npos);
 }
 
@@ -141,9 +142,9 @@ TEST(Inventory, RefusedWithEquivalentIsReplaced) {
   of(toolchain, "Neg").support = Support::no;
   of(toolchain, "Div").support = Support::no;  // and no Reciprocal is listed
   const Inventory got = take_inventory(llama(1, 7), device(), &toolchain);
-  EXPECT_EQ(row(got, OnnxOp::Neg).ways.front().strategy, Strategy::replace);
-  EXPECT_EQ(row(got, OnnxOp::Neg).ways.front().with, "Mul");
-  EXPECT_EQ(row(got, OnnxOp::Div).ways.front().strategy, Strategy::cpu);
+  EXPECT_EQ(row(got, Op::Neg).ways.front().strategy, Strategy::replace);
+  EXPECT_EQ(row(got, Op::Neg).ways.front().with, "Mul");
+  EXPECT_EQ(row(got, Op::Div).ways.front().strategy, Strategy::cpu);
 }
 
 TEST(Inventory, MergesIntoWhatTheToolchainHas) {
@@ -152,9 +153,9 @@ TEST(Inventory, MergesIntoWhatTheToolchainHas) {
   toolchain.ops.push_back(entry("Silu", Support::yes));
   of(toolchain, "Pow").support = Support::no;
   const Inventory got = take_inventory(llama(1, 7), device(), &toolchain);
-  EXPECT_EQ(row(got, OnnxOp::Pow).ways.front().strategy, Strategy::merge);
-  EXPECT_EQ(row(got, OnnxOp::Pow).ways.front().with, "RMSNormalization");
-  EXPECT_EQ(row(got, OnnxOp::Sigmoid).ways.front().with, "Silu");
+  EXPECT_EQ(row(got, Op::Pow).ways.front().strategy, Strategy::merge);
+  EXPECT_EQ(row(got, Op::Pow).ways.front().with, "RMSNormalization");
+  EXPECT_EQ(row(got, Op::Sigmoid).ways.front().with, "Silu");
   EXPECT_EQ(got.pieces, 1);
 }
 
@@ -163,7 +164,7 @@ TEST(Inventory, KvIsWrittenByTheHostWhereNoScatterIs) {
   of(toolchain, "ScatterND") = entry("ScatterND", Support::partial, "runs as CPU op");
   of(toolchain, "ScatterND").on_cpu = true;
   const Inventory got = take_inventory(llama(1, 7), device(), &toolchain);
-  for (const Decision& way : row(got, OnnxOp::Concat).ways)
+  for (const Decision& way : row(got, Op::Concat).ways)
     EXPECT_TRUE(way.strategy != Strategy::replace || way.with == "a write by the host");
   EXPECT_EQ(got.pieces, 1);
 }
@@ -181,10 +182,10 @@ TEST(Inventory, GenerationsLackTypes) {
   };
   const Inventory old = take_inventory(llama(1, 7), device(68), &toolchain);
   EXPECT_EQ(missing(old), 2);
-  EXPECT_EQ(row(old, OnnxOp::Softmax).ways.front().dtype, "int8");
+  EXPECT_EQ(row(old, Op::Softmax).ways.front().dtype, "int8");
   const Inventory now = take_inventory(llama(1, 7), device(75), &toolchain);
   EXPECT_EQ(missing(now), 0);
-  EXPECT_EQ(row(now, OnnxOp::Softmax).ways.front().dtype, "fp16");
+  EXPECT_EQ(row(now, Op::Softmax).ways.front().dtype, "fp16");
   EXPECT_EQ(missing(take_inventory(llama(1, 7), device(68), &toolchain, {.kv_bits = 8})), 1);  // fp16 alone
 }
 
@@ -195,7 +196,7 @@ TEST(Inventory, ChecksOfShapes) {
     OpSupport& support = of(toolchain, "Expand");
     support = entry("Expand", Support::partial, "a constraint");
     support.checks.push_back(std::move(check));
-    return row(take_inventory(llama(2, 7), device(70), &toolchain), OnnxOp::Expand).ways.front();
+    return row(take_inventory(llama(2, 7), device(70), &toolchain), Op::Expand).ways.front();
   };
   // [1, 2, 1, 9, 16] -> [1, 2, 2, 9, 16]
   const Decision four = expand({.rule = CheckRule::max_rank, .value = 4});
@@ -227,7 +228,7 @@ TEST(Inventory, WhatNoGraphDecidesStaysACondition) {
   Toolchain toolchain = willing();
   of(toolchain, "Concat").condition = "all inputs share quantization parameters";
   const Inventory got = take_inventory(llama(5, 0), device(), &toolchain);
-  for (const Decision& way : row(got, OnnxOp::Concat).ways)
+  for (const Decision& way : row(got, Op::Concat).ways)
     if (way.strategy != Strategy::precompute) {
       EXPECT_EQ(way.why, "taken on a condition: all inputs share quantization parameters");
     }
@@ -237,10 +238,10 @@ TEST(Inventory, OneOverTheRootIsOneOperator) {
   Toolchain toolchain = willing();
   of(toolchain, "Sqrt").support = Support::no;
   of(toolchain, "Pow").support = Support::no;  // x to the 0.5 would do
-  EXPECT_EQ(row(take_inventory(llama(1, 7), device(), &toolchain), OnnxOp::Sqrt).ways.front().site, Site::cpu);
+  EXPECT_EQ(row(take_inventory(llama(1, 7), device(), &toolchain), Op::Sqrt).ways.front().site, Site::cpu);
   toolchain.ops.push_back(entry("Rsqrt", Support::yes));
   const Inventory got = take_inventory(llama(1, 7), device(), &toolchain);
-  for (const OnnxOp op : {OnnxOp::Sqrt, OnnxOp::Div}) {
+  for (const Op op : {Op::Sqrt, Op::Div}) {
     EXPECT_EQ(row(got, op).ways.front().strategy, Strategy::merge);
     EXPECT_EQ(row(got, op).ways.front().with, "Rsqrt");
   }
@@ -249,20 +250,20 @@ TEST(Inventory, OneOverTheRootIsOneOperator) {
 
 TEST(Inventory, WhatIsNotKnownStaysUnknown) {
   const Inventory none = take_inventory(llama(1, 7), device(), nullptr);
-  EXPECT_EQ(row(none, OnnxOp::Softmax).ways.front().site, Site::unknown);
+  EXPECT_EQ(row(none, Op::Softmax).ways.front().site, Site::unknown);
   EXPECT_FALSE(none.unknown.empty());
   Toolchain toolchain = willing();
   std::erase_if(toolchain.ops, [](const OpSupport& each) { return each.name == "Softmax"; });
   const Inventory got = take_inventory(llama(1, 7), device(), &toolchain);
-  EXPECT_EQ(row(got, OnnxOp::Softmax).ways.front().strategy, Strategy::unknown);
+  EXPECT_EQ(row(got, Op::Softmax).ways.front().strategy, Strategy::unknown);
   EXPECT_EQ(got.not_listed, std::vector<std::string>{"Softmax"});
 }
 
 TEST(Inventory, WithoutAnNpuNothingIsDecided) {
-  const PrimitiveGraph graph = llama(1, 7);
+  const Graph graph = llama(1, 7);
   const Inventory got = take_inventory(graph, DeviceProfile{}, nullptr);
   EXPECT_FALSE(got.has_npu);
-  EXPECT_EQ(row(got, OnnxOp::Softmax).ways.front().site, Site::cpu);
+  EXPECT_EQ(row(got, Op::Softmax).ways.front().site, Site::cpu);
   EXPECT_EQ(killer(got, "dtype_missing"), nullptr);
   EXPECT_NE(killer(got, "kv_concat"), nullptr);  // no compiler of graphs likes it
   EXPECT_TRUE(got.unknown.empty());
@@ -274,25 +275,25 @@ TEST(Inventory, WithoutAnNpuNothingIsDecided) {
 // By node, and what many share said once.
 TEST(Inventory, JsonIsByNode) {
   const Toolchain toolchain = willing();
-  const PrimitiveGraph graph = llama(1, 7);
+  const Graph graph = llama(1, 7);
   const Inventory got = take_inventory(graph, device(), &toolchain);
   const json::object all = inventory_json(graph, got);
   const json::array& nodes = all.at("nodes").as_array();
-  ASSERT_EQ(nodes.size(), graph.nodes.size());
+  ASSERT_EQ(nodes.size(), graph.list().size());
   const auto decisions = static_cast<std::int64_t>(all.at("decisions").as_array().size());
   const auto tensors = static_cast<std::int64_t>(all.at("tensors").as_array().size());
-  EXPECT_EQ(tensors, static_cast<std::int64_t>(graph.tensors.size()));
+  EXPECT_EQ(tensors, static_cast<std::int64_t>(graph.values().size()));
   EXPECT_LT(decisions, 20);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const json::object& node = nodes[i].as_object();
-    EXPECT_EQ(node.at("name").as_string(), graph.nodes[i].name);
+    EXPECT_EQ(node.at("name").as_string(), graph.list()[i].name);
     const std::int64_t number = node.at("decision").as_int64();
     ASSERT_TRUE(number >= 0 && number < decisions);
     EXPECT_EQ(all.at("decisions").as_array()[static_cast<std::size_t>(number)].at("why").as_string(), got.nodes[i].why);
     const std::int64_t output = node.at("outputs").as_array()[0].as_int64();
     ASSERT_TRUE(output >= 0 && output < tensors);
     EXPECT_EQ(all.at("tensors").as_array()[static_cast<std::size_t>(output)].at("bytes").as_int64(),
-              graph.tensor(graph.nodes[i].outputs[0]).bytes);
+              value_bytes(graph.value(graph.list()[i].outputs[0])));
   }
   const json::object one = inventory_json(graph, got, 1);
   EXPECT_EQ(one.at("operators"), all.at("operators"));     // of the whole
@@ -306,7 +307,7 @@ TEST(Inventory, ExpertsAreDynamic) {
   toolchain.traits.push_back(entry("dynamic_shape", Support::no, "fixed shapes"));
   const Inventory got = take_inventory(decompose(imported->graph, {1, 7}), device(), &toolchain);
   ASSERT_NE(killer(got, "dynamic_dims"), nullptr);
-  EXPECT_EQ(row(got, OnnxOp::NonZero).ways.front().site, Site::cpu);
+  EXPECT_EQ(row(got, Op::NonZero).ways.front().site, Site::cpu);
 }
 
 }  // namespace

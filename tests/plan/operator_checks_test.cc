@@ -9,8 +9,8 @@ namespace knapsack {
 namespace {
 
 // Hidden 64, 4 heads of 16, 2 of K and V, feed-forward 160, 512 words; 5 tokens behind 3.
-const PrimitiveGraph& llama() {
-  static const PrimitiveGraph graph = [] {
+const Graph& llama() {
+  static const Graph graph = [] {
     auto imported = import_model(testing::data_path("golden/llama-llama3rope").string(), {});
     if (!imported) throw std::runtime_error(imported.error().message);
     return decompose(imported->graph, {5, 3});
@@ -18,8 +18,8 @@ const PrimitiveGraph& llama() {
   return graph;
 }
 
-const PrimitiveNode& node(const std::string& name) {
-  for (const PrimitiveNode& each : llama().nodes)
+const Node& node(const std::string& name) {
+  for (const Node& each : llama().list())
     if (each.name == name) return each;
   throw std::runtime_error("no node " + name);
 }
@@ -98,7 +98,7 @@ TEST(OperatorChecks, ExportedTypes) {
 
 TEST(OperatorChecks, AStandInHasItsOwnConstants) {
   const OpCheck constant{.rule = CheckRule::constant_input, .value = 1};
-  const PrimitiveNode& scores = node("layers.0.attn.context/MatMul");
+  const Node& scores = node("layers.0.attn.context/MatMul");
   EXPECT_TRUE(broken(constant, llama(), scores));
   EXPECT_FALSE(broken(constant, llama(), scores, true));
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "device/devices.h"
+#include "graph/rewrite.h"
 #include "import/golden.h"
 #include "plan/inventory.h"
 
@@ -13,7 +14,7 @@ namespace {
 using testing::read_file;
 using testing::source_dir;
 
-PrimitiveGraph shapes(const std::string& model, std::int64_t tokens, std::int64_t past) {
+Graph shapes(const std::string& model, std::int64_t tokens, std::int64_t past) {
   const json::object config = *parse_json_object(read_file(source_dir() / "models" / (model + ".json")), model);
   auto imported = import_config(json::serialize(config), model);
   if (!imported) throw std::runtime_error(imported.error().message);
@@ -21,10 +22,20 @@ PrimitiveGraph shapes(const std::string& model, std::int64_t tokens, std::int64_
 }
 
 // As a GGUF that stores every matrix so.
-PrimitiveGraph stored_as(PrimitiveGraph graph, const std::string& format) {
-  for (PrimitiveTensor& tensor : graph.tensors)
-    if (tensor.kind == ValueKind::constant && tensor.name.ends_with(".T")) tensor.stored = format;
-  return graph;
+Graph stored_as(const Graph& graph, const std::string& format) {
+  static constexpr std::byte anything{};
+  Rewriter to(graph);
+  for (std::size_t id = 0; id < graph.values().size(); ++id) {
+    const Value& value = graph.values()[id];
+    if (value.kind != ValueKind::constant || !value.name.ends_with(".T")) continue;
+    auto weight = std::make_shared<Weight>(*value.weight);
+    weight->dtype = *dtype_from_name(format);
+    weight->slabs = {&anything};  // read by nothing here
+    to.replace(static_cast<ValueId>(id),
+               to.to().constant(weight, {.transposed = value.transposed, .as = value.as, .name = value.name}));
+  }
+  for (const Node& node : graph.list()) to.copy(node);
+  return to.finish();
 }
 
 const Devices& all() {
@@ -32,7 +43,7 @@ const Devices& all() {
   return devices;
 }
 
-Inventory take(const PrimitiveGraph& graph, const std::string& device, const std::string& toolchain,
+Inventory take(const Graph& graph, const std::string& device, const std::string& toolchain,
                const InventoryOptions& options = {}) {
   const Device found = *all().find(device);
   const auto table = all().toolchain(toolchain, found.profile.toolchains);
@@ -40,14 +51,14 @@ Inventory take(const PrimitiveGraph& graph, const std::string& device, const std
   return take_inventory(graph, found.profile, &*table, options);
 }
 
-const OperatorRow& row(const Inventory& inventory, OnnxOp op) {
+const OperatorRow& row(const Inventory& inventory, Op op) {
   for (const OperatorRow& each : inventory.operators)
     if (each.op == op) return each;
   throw std::runtime_error("no such operator");
 }
 
 // The way most of an operator's nodes go.
-const Decision& most(const Inventory& inventory, OnnxOp op) {
+const Decision& most(const Inventory& inventory, Op op) {
   const OperatorRow& found = row(inventory, op);
   const auto at = std::max_element(found.counts.begin(), found.counts.end()) - found.counts.begin();
   return found.ways[static_cast<std::size_t>(at)];
@@ -63,25 +74,25 @@ std::vector<std::string> missing(const Inventory& inventory) {
 bool says(const std::string& text, std::string_view words) { return text.find(words) != std::string::npos; }
 
 TEST(Tables, QairtHasRotaryEmbeddingFrom245On) {
-  const PrimitiveGraph graph = shapes("qwen2.5-1.5b", 1, 1023);
+  const Graph graph = shapes("qwen2.5-1.5b", 1, 1023);
   const Inventory before = take(graph, "snapdragon-8-gen-3", "qairt@2.41");
-  const Decision& neg = most(before, OnnxOp::Neg);
+  const Decision& neg = most(before, Op::Neg);
   EXPECT_NE(neg.strategy, Strategy::merge);
   EXPECT_TRUE(says(neg.why, "as one RotaryEmbedding from 2.45 on; this is 2.41")) << neg.why;
-  EXPECT_TRUE(says(most(before, OnnxOp::Softmax).why, "as one GroupQueryAttention from 2.49 on; this is 2.41"));
-  EXPECT_TRUE(says(most(before, OnnxOp::ReduceMean).why, "bf16 from 2.44 on, this is 2.41"));
-  EXPECT_EQ(most(before, OnnxOp::ReduceMean).with, "RMSNormalization");  // of every version
+  EXPECT_TRUE(says(most(before, Op::Softmax).why, "as one GroupQueryAttention from 2.49 on; this is 2.41"));
+  EXPECT_TRUE(says(most(before, Op::ReduceMean).why, "bf16 from 2.44 on, this is 2.41"));
+  EXPECT_EQ(most(before, Op::ReduceMean).with, "RMSNormalization");  // of every version
   const Inventory then = take(graph, "snapdragon-8-gen-3", "qairt@2.45");
-  EXPECT_EQ(most(then, OnnxOp::Neg).with, "RotaryEmbedding");
-  EXPECT_NE(most(then, OnnxOp::Softmax).strategy, Strategy::merge);
-  EXPECT_FALSE(says(most(then, OnnxOp::ReduceMean).why, "bf16"));
+  EXPECT_EQ(most(then, Op::Neg).with, "RotaryEmbedding");
+  EXPECT_NE(most(then, Op::Softmax).strategy, Strategy::merge);
+  EXPECT_FALSE(says(most(then, Op::ReduceMean).why, "bf16"));
   for (const char* newest : {"qairt", "qairt@2.49"})
-    EXPECT_EQ(most(take(graph, "snapdragon-8-gen-3", newest), OnnxOp::Softmax).with, "GroupQueryAttention") << newest;
+    EXPECT_EQ(most(take(graph, "snapdragon-8-gen-3", newest), Op::Softmax).with, "GroupQueryAttention") << newest;
 }
 
 // Its rows name the types that are new: that says nothing of the others.
 TEST(Tables, QairtListsNewTypesOnly) {
-  const PrimitiveGraph graph = stored_as(shapes("qwen2.5-1.5b", 1, 1023), "Q4_0");
+  const Graph graph = stored_as(shapes("qwen2.5-1.5b", 1, 1023), "Q4_0");
   for (const char* version : {"qairt@2.45", "qairt@2.49"})
     EXPECT_TRUE(missing(take(graph, "snapdragon-8-gen-3", version)).empty()) << version;
   EXPECT_EQ(missing(take(graph, "snapdragon-8-gen-1", "qairt")).size(), 1U);  // the NPU itself has no blocks
@@ -98,9 +109,9 @@ TEST(Tables, RankByVersion) {
 
 TEST(Tables, VelaMeansOverFewerThan4096) {
   const Inventory one = take(shapes("llama-3.2-1b", 16, 0), "ethos-u55", "vela-ethos-u55-u65");  // 2048 columns
-  EXPECT_EQ(most(one, OnnxOp::ReduceMean).strategy, Strategy::map);
+  EXPECT_EQ(most(one, Op::ReduceMean).strategy, Strategy::map);
   const Inventory eight = take(shapes("llama-3.1-8b", 16, 0), "ethos-u55", "vela-ethos-u55-u65");
-  const Decision& mean = most(eight, OnnxOp::ReduceMean);
+  const Decision& mean = most(eight, Op::ReduceMean);
   EXPECT_EQ(mean.strategy, Strategy::replace);
   EXPECT_EQ(mean.with, "ReduceSum Mul");
   EXPECT_TRUE(says(mean.why, "axis 2 of input 0 is 4096; at most 4095 is taken")) << mean.why;
@@ -108,10 +119,9 @@ TEST(Tables, VelaMeansOverFewerThan4096) {
 
 TEST(Tables, VelaSoftmaxByItsRows) {
   // 32 heads: 2047 tokens are 65504 rows, 2048 are 65536.
-  EXPECT_EQ(most(take(shapes("llama-3.2-1b", 2047, 0), "ethos-u55", "vela-ethos-u55-u65"), OnnxOp::Softmax).strategy,
+  EXPECT_EQ(most(take(shapes("llama-3.2-1b", 2047, 0), "ethos-u55", "vela-ethos-u55-u65"), Op::Softmax).strategy,
             Strategy::map);
-  const Decision softmax =
-      most(take(shapes("llama-3.2-1b", 2048, 0), "ethos-u55", "vela-ethos-u55-u65"), OnnxOp::Softmax);
+  const Decision softmax = most(take(shapes("llama-3.2-1b", 2048, 0), "ethos-u55", "vela-ethos-u55-u65"), Op::Softmax);
   EXPECT_EQ(softmax.site, Site::cpu);
   EXPECT_TRUE(says(softmax.why, "is 65536; at most 65535 is taken")) << softmax.why;
 }
@@ -119,10 +129,10 @@ TEST(Tables, VelaSoftmaxByItsRows) {
 // Qwen3 has norms of heads: [1, tokens, heads, 128] is reduced along its depth, which wants another dimension of 1.
 TEST(Tables, VelaReducesDepthOfFlatTensors) {
   const auto head_norm = [](std::int64_t tokens) {
-    const PrimitiveGraph graph = shapes("qwen3-0.6b", tokens, 0);
+    const Graph graph = shapes("qwen3-0.6b", tokens, 0);
     const Inventory got = take(graph, "ethos-u55", "vela-ethos-u55-u65");
-    for (std::size_t i = 0; i < graph.nodes.size(); ++i)
-      if (graph.nodes[i].op == OnnxOp::ReduceMean && graph.tensor(graph.nodes[i].inputs[0]).shape.dims.size() == 4)
+    for (std::size_t i = 0; i < graph.list().size(); ++i)
+      if (graph.list()[i].op == Op::ReduceMean && graph.value(graph.list()[i].inputs[0]).dims.size() == 4)
         return got.nodes[i];
     throw std::runtime_error("no norm of heads");
   };
@@ -135,10 +145,10 @@ TEST(Tables, VelaReducesDepthOfFlatTensors) {
 // Int8 only, nothing dynamic, and the norm's root is one RSQRT: only the embedding is left to the CPU.
 TEST(Tables, EthosU55) {
   const Inventory got = take(shapes("llama-3.2-1b", 1, 511), "ethos-u55", "vela-ethos-u55-u65");
-  EXPECT_EQ(most(got, OnnxOp::Sqrt).with, "Rsqrt");
-  EXPECT_EQ(most(got, OnnxOp::MatMul).dtype, "a16w8");
+  EXPECT_EQ(most(got, Op::Sqrt).with, "Rsqrt");
+  EXPECT_EQ(most(got, Op::MatMul).dtype, "a16w8");
   EXPECT_EQ(got.pieces, 1);
-  EXPECT_EQ(row(got, OnnxOp::Gather).sites[static_cast<std::size_t>(Site::cpu)], 1);
+  EXPECT_EQ(row(got, Op::Gather).sites[static_cast<std::size_t>(Site::cpu)], 1);
   const auto types = missing(got);
   ASSERT_EQ(types.size(), 2U);
   EXPECT_EQ(types[0], "a KV cache of 16 bits is not taken: the toolchain takes MatMul at int8");
@@ -146,12 +156,12 @@ TEST(Tables, EthosU55) {
   EXPECT_EQ(missing(take(shapes("llama-3.2-1b", 1, 511), "ethos-u55", "vela-ethos-u55-u65", {.kv_bits = 8})).size(),
             1U);
   const Inventory experts = take(shapes("deepseek-v2-lite", 1, 511), "ethos-u55", "vela-ethos-u55-u65");
-  for (const Decision& way : row(experts, OnnxOp::NonZero).ways) EXPECT_EQ(way.site, Site::cpu);
+  for (const Decision& way : row(experts, Op::NonZero).ways) EXPECT_EQ(way.site, Site::cpu);
 }
 
 // HTP V68, V69: no blocks of 4 bits, no KV cache of 16; V73, V75, V79 have both.
 TEST(Tables, HexagonGenerations) {
-  const PrimitiveGraph graph = stored_as(shapes("qwen2.5-1.5b", 1, 1023), "Q4_0");
+  const Graph graph = stored_as(shapes("qwen2.5-1.5b", 1, 1023), "Q4_0");
   for (const char* old : {"snapdragon-888", "snapdragon-8-gen-1"}) {
     const auto types = missing(take(graph, old, "executorch-qnn"));
     ASSERT_EQ(types.size(), 3U) << old;
@@ -161,13 +171,13 @@ TEST(Tables, HexagonGenerations) {
         << types[2];
     const Inventory eight = take(graph, old, "executorch-qnn", {.kv_bits = 8});
     EXPECT_EQ(missing(eight).size(), 2U) << old;
-    EXPECT_EQ(row(eight, OnnxOp::MatMul).ways.front().dtype, "a16w4");  // by channel, on every generation
+    EXPECT_EQ(row(eight, Op::MatMul).ways.front().dtype, "a16w4");  // by channel, on every generation
   }
   for (const char* now : {"snapdragon-8-gen-2", "snapdragon-8-gen-3", "snapdragon-8-elite"}) {
     const Inventory got = take(graph, now, "executorch-qnn");
     EXPECT_TRUE(missing(got).empty()) << now << ": " << missing(got)[0];
     std::vector<std::string> types;
-    for (const Decision& way : row(got, OnnxOp::MatMul).ways) types.push_back(way.dtype);
+    for (const Decision& way : row(got, Op::MatMul).ways) types.push_back(way.dtype);
     EXPECT_NE(std::find(types.begin(), types.end(), "int16 x int16"), types.end()) << now;
     // ONNX Runtime's provider has neither blocks nor pairs of 16 bits, but fp16.
     const auto other = missing(take(graph, now, "onnxruntime-qnn"));
@@ -180,27 +190,27 @@ TEST(Tables, HexagonGenerations) {
 }
 
 TEST(Tables, TypesBetween4And8Bits) {
-  const PrimitiveGraph graph = stored_as(shapes("llama-3.2-1b", 1, 511), "Q6_K");
+  const Graph graph = stored_as(shapes("llama-3.2-1b", 1, 511), "Q6_K");
   const Inventory got = take(graph, "snapdragon-8-elite", "executorch-qnn");
-  EXPECT_EQ(row(got, OnnxOp::MatMul).ways.front().dtype, "a16w8");
+  EXPECT_EQ(row(got, Op::MatMul).ways.front().dtype, "a16w8");
   ASSERT_EQ(missing(got).size(), 1U);
   EXPECT_TRUE(says(missing(got)[0], "113 of Q6_K")) << missing(got)[0];
   // OpenVINO reads them, and quantizes them anew.
-  const Decision intel = row(take(graph, "core-ultra-7-258v", "openvino-npu"), OnnxOp::MatMul).ways.front();
+  const Decision intel = row(take(graph, "core-ultra-7-258v", "openvino-npu"), Op::MatMul).ways.front();
   EXPECT_EQ(intel.dtype, "int4");
   EXPECT_TRUE(says(intel.why, "Q6_K is quantized anew, Q4_0 goes as it is")) << intel.why;
 }
 
 // Routing scores are [tokens, experts]: a batch of 16 to RKNN, unless a dimension of 1 is put before.
 TEST(Tables, RknnTakesABatchOfOne) {
-  const PrimitiveGraph graph = shapes("deepseek-v2-lite", 16, 0);
+  const Graph graph = shapes("deepseek-v2-lite", 16, 0);
   const Inventory got = take(graph, "rk3588", "rknn-toolkit2");
   bool router = false;
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    if (graph.nodes[i].op != OnnxOp::Softmax) continue;
-    const bool routes = graph.nodes[i].from == Op::router;
+  for (std::size_t i = 0; i < graph.list().size(); ++i) {
+    if (graph.list()[i].op != Op::Softmax) continue;
+    const bool routes = graph.list()[i].origin_op == Op::router;
     router = router || routes;
-    EXPECT_EQ(got.nodes[i].strategy, routes ? Strategy::replace : Strategy::keep_fp16) << graph.nodes[i].name;
+    EXPECT_EQ(got.nodes[i].strategy, routes ? Strategy::replace : Strategy::keep_fp16) << graph.list()[i].name;
     if (routes) {
       EXPECT_TRUE(says(got.nodes[i].why, "the first dimension of input 0 is 16; 1 is taken")) << got.nodes[i].why;
     }
@@ -210,25 +220,25 @@ TEST(Tables, RknnTakesABatchOfOne) {
 
 TEST(Tables, NeutronTakesMatricesOfTwoDimensions) {
   const Inventory got = take(shapes("qwen2.5-0.5b", 16, 2031), "rk3588", "executorch-neutron-cff6f4dd");
-  const Decision& product = most(got, OnnxOp::MatMul);
+  const Decision& product = most(got, Op::MatMul);
   EXPECT_EQ(product.with, "the same, reshaped");
   EXPECT_TRUE(says(product.why, "input 0 has 3 dimensions; 2 are taken")) << product.why;
-  EXPECT_EQ(most(got, OnnxOp::Div).with, "Rsqrt");  // its own divides by constants only
-  EXPECT_TRUE(says(most(got, OnnxOp::Softmax).why, "the last dimension is 2047; at most 2040 is taken"))
-      << most(got, OnnxOp::Softmax).why;
+  EXPECT_EQ(most(got, Op::Div).with, "Rsqrt");  // its own divides by constants only
+  EXPECT_TRUE(says(most(got, Op::Softmax).why, "the last dimension is 2047; at most 2040 is taken"))
+      << most(got, Op::Softmax).why;
 }
 
 TEST(Tables, AppleCutsTheHead) {
-  const PrimitiveGraph graph = shapes("llama-3.2-1b", 1, 511);
+  const Graph graph = shapes("llama-3.2-1b", 1, 511);
   const Inventory got = take(graph, "apple-m4", "coreml-ane");
   const Decision& head = got.nodes.back();
-  EXPECT_EQ(graph.nodes.back().op, OnnxOp::MatMul);
+  EXPECT_EQ(graph.list().back().op, Op::MatMul);
   EXPECT_EQ(head.with, "8 products of parts of the matrix");  // 128256 columns of 16384 at most
   EXPECT_EQ(head.dtype, "a16w4");
   // The execution provider multiplies by constants only.
   const Inventory provider = take(graph, "apple-m4", "onnxruntime-coreml");
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i)
-    if (graph.nodes[i].op == OnnxOp::MatMul && graph.nodes[i].from == Op::attention) {
+  for (std::size_t i = 0; i < graph.list().size(); ++i)
+    if (graph.list()[i].op == Op::MatMul && graph.list()[i].origin_op == Op::attention) {
       EXPECT_EQ(provider.nodes[i].site, Site::cpu);
       EXPECT_EQ(provider.nodes[i].why, "input 1 is computed; a constant is taken");
     }
@@ -246,7 +256,7 @@ TEST(Tables, MlaAsExportersWriteItKeepsTooMuch) {
 
 // Every device with an NPU and each of its tables, on a dense model and one with experts: it holds together.
 TEST(Tables, EveryDeviceHasAReport) {
-  std::vector<PrimitiveGraph> graphs;
+  std::vector<Graph> graphs;
   for (const char* model : {"qwen2.5-1.5b", "llama-3.2-1b"}) graphs.push_back(shapes(model, 1, 255));
   int reports = 0;
   for (const std::string& id : all().ids()) {
@@ -254,9 +264,9 @@ TEST(Tables, EveryDeviceHasAReport) {
     const Device device = *all().find(id);
     for (const std::string& chain : device.profile.toolchains) {
       const Toolchain table = *all().toolchain(chain);
-      for (const PrimitiveGraph& graph : graphs) {
+      for (const Graph& graph : graphs) {
         const Inventory got = take_inventory(graph, device.profile, &table);
-        ASSERT_EQ(got.nodes.size(), graph.nodes.size());
+        ASSERT_EQ(got.nodes.size(), graph.list().size());
         for (const Decision& d : got.nodes) {
           EXPECT_FALSE(d.why.empty());
           EXPECT_EQ(d.site == Site::cpu, d.strategy == Strategy::cpu) << d.why;

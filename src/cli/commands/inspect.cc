@@ -161,7 +161,7 @@ class InspectCommand final : public Command {
     std::vector<std::string> unknown;
     std::set<std::string> not_listed;
     for (const bool decode : {false, true}) {
-      const PrimitiveGraph graph = decompose(
+      const Graph graph = decompose(
           model.graph,
           {.tokens = decode ? 1 : prompt, .past = decode ? ctx - 1 : 0, .stored = model.format != "config.json"});
       const Inventory inventory = take_inventory(graph, profile, table, options);

@@ -1,18 +1,18 @@
-// What the decompositions (rules.cc, experts.cc) are written with: nodes are added by operator, and a value of our
-// graph is had in the form its reader wants: [1, tokens, columns], cut into heads, heads first. The nodes between the
-// forms are made when they are first needed, where exporters have them, too.
+// What the decompositions (rules.cc, experts.cc, latent.cc) are written with: nodes are added by operator, and a value
+// of the source is had in the form its reader wants: [tokens, columns], [1, tokens, columns], cut into heads, heads
+// first. The nodes between the forms are made when they are first needed, where exporters have them, too.
 #pragma once
 
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "graph/decompose/primitive.h"
+#include "graph/decompose/decompose.h"
 
 namespace knapsack {
 
@@ -21,65 +21,83 @@ class Decomposer {
   using Numbers = std::vector<std::int64_t>;
 
   Decomposer(const Graph& source, const DecomposeOptions& options);
-  PrimitiveGraph run();
+  Graph run();
 
   [[nodiscard]] const Graph& source() const { return source_; }
-  [[nodiscard]] std::int64_t tokens() const { return out_.tokens; }
-  [[nodiscard]] std::int64_t reach() const { return out_.tokens + out_.past; }  // tokens that attention may look at
+  [[nodiscard]] std::int64_t tokens() const { return options_.tokens; }
+  // Tokens that attention may look at.
+  [[nodiscard]] std::int64_t reach() const { return appends() ? options_.tokens + options_.past : options_.ctx; }
+  [[nodiscard]] bool appends() const { return options_.kv == KvForm::appended; }
+  [[nodiscard]] DType floats() const { return options_.floats; }
 
-  // Nodes are named after the node of ours they come from.
-  int add(OnnxOp op, std::vector<int> inputs, const Numbers& numbers = {});
-  std::vector<int> add_all(OnnxOp op, std::vector<int> inputs, const Numbers& numbers = {});
-  int cast(int tensor, OnnxType type);  // the tensor itself where it is of that type
-  [[nodiscard]] const OnnxShape& shape(int tensor) const { return out_.tensor(tensor).shape; }
+  // Nodes are named after the node of the source they come from.
+  ValueId add(Op op, std::vector<ValueId> inputs, Attrs attrs = {});
+  std::vector<ValueId> add_all(Op op, std::vector<ValueId> inputs, Attrs attrs = {});
+  ValueId cast(ValueId value, DType type);  // the value itself where it is of that type
+  ValueId reshape(ValueId value, Numbers shape);
+  ValueId transpose(ValueId value, Numbers perm);
+  ValueId slice(ValueId value, std::int64_t axis, std::int64_t begin, std::int64_t end);
+  ValueId concat(std::vector<ValueId> values, std::int64_t axis);
+  std::vector<ValueId> split(ValueId value, std::int64_t axis, Numbers sizes);
+  ValueId unsqueeze(ValueId value, std::int64_t axis);
+  ValueId expand(ValueId value, Numbers shape);
+  [[nodiscard]] const std::vector<std::int64_t>& dims(ValueId value) const { return out_.value(value).dims; }
+  [[nodiscard]] DType type(ValueId value) const { return out_.value(value).type(); }
 
-  // Constants; the same again is the same tensor.
-  int number(double value, OnnxType type);  // a scalar
-  // A weight as [columns, rows], the right side of MatMul; expert >= 0: of a stack.
-  int matrix(ValueId weight, std::int64_t expert = -1);
-  int matrix_rows(const std::string& name, std::span<const ValueId> parts);  // parts one below the other
-  int weight(ValueId weight, OnnxType type = OnnxType::float16);             // as it is stored
-  int constant(std::string name, OnnxShape shape, std::int64_t bytes, std::string stored);
-  int input(const std::string& name, OnnxShape shape);
+  // Constants; the same again is the same value.
+  ValueId number(double value, DType type);  // a scalar
+  ValueId fill(const std::string& name, Numbers dims, DType type, double value);
+  // A weight as the right side of MatMul, [.., columns, rows]; expert >= 0: the one of a stack.
+  ValueId matrix(ValueId weight, std::int64_t expert = -1);
+  ValueId matrix_rows(const std::string& name, std::span<const ValueId> parts);  // parts one below the other
+  ValueId weight(ValueId weight, std::optional<DType> as = std::nullopt);        // as it is stored
+  ValueId shifted(ValueId weight, float by);                                     // each element and `by`, in F32
+  ValueId index(ValueId weight);                                                 // whole numbers, as I64
+  ValueId constant(std::shared_ptr<const Weight> weight, ConstantView view);
+  ValueId input(const std::string& name, DType type, Numbers dims);
+  ValueId ids();        // of the tokens: appended I64 [1, tokens], indexed I32 [tokens, 1]
+  ValueId positions();  // [1, tokens] of integers
 
   // A value's forms.
-  int flat(ValueId value);                        // [1, tokens, columns]
-  int split(ValueId value, std::int64_t heads);   // [1, tokens, heads, columns of one]
-  int headed(ValueId value, std::int64_t heads);  // [1, heads, tokens, columns of one]
-  int columns(ValueId value, std::int64_t heads, std::int64_t begin, std::int64_t count);  // of each head, heads first
-  void set_flat(ValueId value, int tensor);
-  void set_split(ValueId value, int tensor);
-  void set_headed(ValueId value, int tensor);
+  ValueId rows(ValueId value);                        // [tokens, columns]
+  ValueId flat(ValueId value);                        // [1, tokens, columns]
+  ValueId split(ValueId value, std::int64_t heads);   // [1, tokens, heads, columns of one]
+  ValueId headed(ValueId value, std::int64_t heads);  // [1, heads, tokens, columns of one]
+  ValueId columns(ValueId value, std::int64_t heads, std::int64_t begin, std::int64_t count);  // of each head, headed
+  void set_rows(ValueId value, ValueId made);
+  void set_flat(ValueId value, ValueId made);
+  void set_split(ValueId value, ValueId made);
+  void set_headed(ValueId value, ValueId made);
   // Heads whose columns are made apart: [begin, begin + count) of the value are `part`, the others those of `rest`.
-  void set_part(ValueId value, int part, std::int64_t begin, std::int64_t count, ValueId rest);
+  void set_part(ValueId value, ValueId part, std::int64_t begin, std::int64_t count, ValueId rest);
 
   // What layers share.
-  std::pair<int, int> rope_table(ValueId inv_freq, float scale);  // cos, sin: [1, 1, tokens, columns]
-  int mask(std::int64_t window);                                  // [1, 1, tokens, reach]
+  std::pair<ValueId, ValueId> rope_table(ValueId inv_freq, float scale);  // cos, sin: [1, 1, tokens, columns]
+  ValueId mask(std::int64_t window);                                      // [1, 1, tokens, reach]
   // The KV cache after the step's rows: [1, heads, reach, columns of one].
-  int cache(ValueId state, std::int64_t heads);
-  void write(ValueId after, ValueId before, ValueId rows, std::int64_t column);
+  ValueId cache(ValueId state, std::int64_t heads);
+  void write(const Node& node);
 
   // Attention on a latent, which our graph has in absorbed form, as exporters write it: K and V of all heads are made
   // from the latent, and these are kept. All of [1, heads, tokens or reach, columns of one]. Nothing: it is another
-  // attention.
+  // attention, or the form that runs, which stays absorbed.
   struct Latent {
-    int q, keys, values;
+    ValueId q, keys, values;
     ValueId out;
   };
   std::optional<Latent> latent(const Node& attention);
   // Whether the node is a part of such an attention, which writes it otherwise.
   [[nodiscard]] bool in_latent(const Node& node) const { return in_latent_.contains(&node); }
 
-  // Values whose matrices are parts of one in the checkpoint; empty: `value` is no such one.
+  // Nodes whose matrices are parts of one in the checkpoint; empty: it is no such one.
   [[nodiscard]] std::vector<const Node*> siblings(const Node& node) const;
 
   void purpose(Purpose purpose) { purpose_ = purpose; }
 
  private:
   struct Forms {
-    int flat = -1, split = -1, headed = -1;
-    std::map<std::pair<std::int64_t, std::int64_t>, int> columns;  // by begin and count
+    ValueId rows = -1, flat = -1, split = -1, headed = -1;
+    std::map<std::pair<std::int64_t, std::int64_t>, ValueId> columns;  // by begin and count
     std::int64_t part_begin = 0, part_count = 0;
     ValueId rest = -1;
   };
@@ -104,41 +122,48 @@ class Decomposer {
   };
 
   Forms& forms(ValueId value) { return forms_[static_cast<std::size_t>(value)]; }
-  // As the checkpoint has it; 0 and empty: without data.
-  [[nodiscard]] std::int64_t stored_bytes(const Weight& weight) const;
-  [[nodiscard]] std::string stored_name(const Weight& weight) const;
-  int positions();
+  [[nodiscard]] bool decomposes(const Node& node) const;
+  void keep(const Node& node);
+  void declare();
+  // Without data where a config alone says what there is.
+  [[nodiscard]] std::shared_ptr<const Weight> known(std::shared_ptr<const Weight> weight) const;
   void join_parts(ValueId value);
   // What was under that name, and the rows behind it; the rows where nothing was. An output of the graph.
-  int append(const std::string& name, int rows);
+  ValueId append(const std::string& name, ValueId rows);
   void find_latents();
   [[nodiscard]] const Node* maker(ValueId value) const;
   [[nodiscard]] const Node* reader(ValueId value) const;
   [[nodiscard]] std::string unique(std::string name);
 
   const Graph& source_;
-  bool stored_;
-  PrimitiveGraph out_;
+  DecomposeOptions options_;
+  Graph out_;
   std::vector<Forms> forms_;
-  std::map<std::string, int, std::less<>> constants_;
+  std::vector<ValueId> states_;  // indexed: by value of the source, its version in the result
+  std::map<std::string, ValueId, std::less<>> constants_;
   std::map<std::string, std::int64_t, std::less<>> names_;
   std::map<std::string, std::vector<const Node*>, std::less<>> families_;
   std::map<ValueId, Write> writes_;
-  std::map<ValueId, int> caches_;
-  std::vector<int> kept_;  // the caches, in the order of layers
+  std::map<std::pair<ValueId, std::int64_t>, ValueId> caches_;  // by state and heads
+  std::vector<ValueId> kept_;                                   // the caches, in the order of layers
   // By attention; every other node that is written otherwise with it.
   struct Absorbed {
     const Node *into, *concat, *out_of, *latent_write, *rope_write;
   };
   std::map<const Node*, Absorbed> latents_;
   std::set<const Node*> in_latent_;
-  std::map<std::pair<ValueId, float>, std::pair<int, int>> ropes_;
-  std::map<std::int64_t, int> masks_;
-  int positions_ = -1;
+  std::map<std::pair<ValueId, float>, std::pair<ValueId, ValueId>> ropes_;
+  std::map<std::int64_t, ValueId> masks_;
+  ValueId positions_ = -1;
+  ValueId ids_ = -1;
   Op from_{};
   std::string from_node_;
   Purpose purpose_ = Purpose::plain;
 };
+
+// Attributes, as the operators want them.
+Attrs axis(std::int64_t axis);
+Attrs axes(std::vector<std::int64_t> axes, bool keep);
 
 // One rule an op: how `node` is written in primitive operators.
 #define KNAP_OP(id, text, cls, min_in, max_in, out) void decompose_##id(Decomposer& d, const Node& node);

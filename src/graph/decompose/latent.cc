@@ -6,6 +6,19 @@
 #include "graph/decompose/decomposer.h"
 
 namespace knapsack {
+namespace {
+
+// K's and V's part of kv_b_proj where newer GGUF files keep them apart, as the one matrix: of each head the rows of K,
+// then those of V. Its shape and V's format, without data: K's part is stored the other way round.
+std::shared_ptr<const Weight> latent_up(const Weight& k, const Weight& v, std::int64_t rows) {
+  auto up = std::make_shared<Weight>();
+  up->name = fmt::format("{}+{}", k.name, v.name);
+  up->dtype = v.dtype;
+  up->shape = {rows, v.cols()};
+  return up;
+}
+
+}  // namespace
 
 const Node* Decomposer::maker(ValueId value) const {
   for (const Node& node : source_.list())
@@ -51,40 +64,38 @@ std::optional<Decomposer::Latent> Decomposer::latent(const Node& attention) {
   const ValueId latent = a.latent_write->inputs[0];
   const std::string prefix = attention.name.substr(0, attention.name.rfind('.') + 1);
 
-  int both = -1;  // of the latent: K without its rotated part, V
+  ValueId both = -1;  // of the latent: K without its rotated part, V
   {
     const Scope scope(*this, Op::linear, prefix + "kv_b_proj", Purpose::latent_up);
-    const std::int64_t columns = heads * (nope + v_dim);
-    int up = -1;
+    ValueId up = -1;
     if (a.into->inputs[1] == up_v.inputs[1]) {
       up = matrix(up_v.inputs[1]);
     } else {  // kept apart in newer GGUF files
       const Value& k = source_.value(a.into->inputs[1]);
       const Value& v = source_.value(up_v.inputs[1]);
-      up = constant(fmt::format("{}+{}.T", k.name, v.name),
-                    {OnnxType::float16, {source_.value(latent).cols, columns}, false},
-                    stored_bytes(*k.weight) + stored_bytes(*v.weight), stored_name(*k.weight));
+      up = constant(latent_up(*k.weight, *v.weight, heads * (nope + v_dim)),
+                    {.transposed = true, .as = floats(), .name = fmt::format("{}+{}.T", k.name, v.name)});
     }
-    both = add(OnnxOp::MatMul, {flat(latent), up});
+    both = add(Op::MatMul, {flat(latent), up});
     purpose_ = Purpose::plain;
-    both = add(OnnxOp::Reshape, {both}, {1, tokens(), heads, nope + v_dim});
-    both = add(OnnxOp::Transpose, {both}, {0, 2, 1, 3});
+    both = reshape(both, {1, tokens(), heads, nope + v_dim});
+    both = transpose(both, {0, 2, 1, 3});
   }
   const auto parts = [&] {
     const Scope scope(*this, Op::linear, prefix + "kv_b_proj", Purpose::plain);
-    return add_all(OnnxOp::Split, {both}, {3, nope, v_dim});
+    return split(both, 3, {nope, v_dim});
   }();
   Latent out{.q = -1, .keys = -1, .values = -1, .out = up_v.outputs[0]};
   {
     const Scope scope(*this, Op::head_concat, a.concat->name, Purpose::plain);
     out.q = headed(a.concat->inputs[1], heads);
   }
-  int keys = -1;
+  ValueId keys = -1;
   {
     const Scope scope(*this, Op::head_concat, prefix + "k", Purpose::repeat_heads);
-    const int rotated = add(OnnxOp::Expand, {headed(a.rope_write->inputs[0], 1)}, {1, heads, tokens(), rope});
+    const ValueId rotated = expand(headed(a.rope_write->inputs[0], 1), {1, heads, tokens(), rope});
     purpose_ = Purpose::plain;
-    keys = add(OnnxOp::Concat, {parts[0], rotated}, {3});
+    keys = concat({parts[0], rotated}, 3);
   }
   const Value& state = source_.value(a.latent_write->inputs[1]);
   const std::string layer = state.name.substr(0, state.name.rfind('.') + 1);

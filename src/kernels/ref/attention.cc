@@ -1,8 +1,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/ref/kv_element.h"
 #include "kernels/ref/ref.h"
-#include "tensor/half.h"
 
 namespace knapsack::ref {
 namespace {
@@ -12,16 +12,6 @@ struct HeadShape {
   float scale, softcap;
 };
 
-float element(const StateView& state, std::int64_t slot, std::int64_t position, std::int64_t col) {
-  if (state.dtype == DType::Q8_0) {  // a half for the scale, then 32 signed bytes
-    const std::byte* block = state.at(slot, position, col / 32 * 32);
-    return half_to_float(load_unaligned<std::uint16_t>(block)) * load_unaligned<std::int8_t>(block + 2 + col % 32);
-  }
-  const std::byte* at = state.at(slot, position, col);
-  return state.dtype == DType::F32 ? *reinterpret_cast<const float*>(at)
-                                   : half_to_float(*reinterpret_cast<const std::uint16_t*>(at));
-}
-
 // One query head of one row. scores: [positions seen]. Softmax over the positions in order, the maximum subtracted.
 void attend(const HeadShape& shape, const float* q, const StateView& k, std::int64_t k_col, const StateView& v,
             std::int64_t v_col, std::int64_t slot, std::int64_t position, float* scores, float* out) {
@@ -29,7 +19,7 @@ void attend(const HeadShape& shape, const float* q, const StateView& k, std::int
   float highest = -std::numeric_limits<float>::infinity();
   for (std::int64_t p = first; p <= position; ++p) {
     float dot = 0;
-    for (std::int64_t i = 0; i < shape.head_dim; ++i) dot += q[i] * element(k, slot, p, k_col + i);
+    for (std::int64_t i = 0; i < shape.head_dim; ++i) dot += q[i] * kv_element(k, slot, p, k_col + i);
     float score = dot * shape.scale;
     if (shape.softcap > 0) score = shape.softcap * std::tanh(score / shape.softcap);
     scores[p - first] = score;
@@ -44,7 +34,7 @@ void attend(const HeadShape& shape, const float* q, const StateView& k, std::int
   std::fill_n(out, shape.v_dim, 0.0F);
   for (std::int64_t p = first; p <= position; ++p) {
     const float weight = scores[p - first] / sum;
-    for (std::int64_t i = 0; i < shape.v_dim; ++i) out[i] += weight * element(v, slot, p, v_col + i);
+    for (std::int64_t i = 0; i < shape.v_dim; ++i) out[i] += weight * kv_element(v, slot, p, v_col + i);
   }
 }
 

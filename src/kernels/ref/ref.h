@@ -1,5 +1,6 @@
 // The scalar reference of every op: the definition that every other kernel, target and pass is compared with.
-// One file an op, named as the op; shapes and formulas stand in ops/ops.inc. Not for speed beyond using the threads.
+// One file an op of ops.inc, named as the op; operators of primitives.inc are in primitive/, by kind. Shapes and
+// formulas stand in those lists. Not for speed beyond using the threads.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +11,17 @@
 namespace knapsack::ref {
 
 #define KNAP_OP(id, text, cls, min_in, max_in, out) void id(const OpCall& call);
+#define KNAP_PRIMITIVE(id, cls, min_in, max_in, kernel) void id(const OpCall& call);
 #include "ops/ops.inc"
+#include "ops/primitives.inc"
 #undef KNAP_OP
+#undef KNAP_PRIMITIVE
 
 std::size_t linear_scratch(const OpCall& shape, std::int64_t ctx, int threads);
 std::size_t head_linear_scratch(const OpCall& shape, std::int64_t ctx, int threads);
 std::size_t attention_scratch(const OpCall& shape, std::int64_t ctx, int threads);
 std::size_t router_scratch(const OpCall& shape, std::int64_t ctx, int threads);
+std::size_t matmul_primitive_scratch(const OpCall& shape, std::int64_t ctx, int threads);
 std::size_t moe_scratch(const OpCall& shape, std::int64_t ctx, int threads);
 
 // act(x) of gated_act and moe: 0 silu, 1 gelu, 2 gelu_tanh.

@@ -1,0 +1,168 @@
+#include "passes/prove.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include "program/executor.h"
+#include "tensor/half.h"
+
+namespace knapsack {
+namespace {
+
+constexpr std::int64_t free_ctx = 64;  // of graphs whose context is not fixed
+constexpr std::int64_t free_step = 4;  // and whose steps are not
+constexpr std::int64_t random_steps = 3;
+
+std::int64_t ctx_of(const Graph& graph) {
+  for (const Value& v : graph.values())
+    if (v.kind == ValueKind::state && v.dims.size() == 2) return v.dims[0];
+  return 0;
+}
+
+Result<Proof> compare(std::span<const float> a, std::span<const float> b, double tolerance, std::string_view of) {
+  CHECK(a.size() == b.size());
+  double error = 0;
+  double norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) {
+      norm += std::isfinite(a[i]) ? static_cast<double>(a[i]) * a[i] : 0;
+      continue;
+    }
+    if (!std::isfinite(a[i]) || !std::isfinite(b[i]))
+      return bad_input("number {} of {} is {}, and was {}", i, of, b[i], a[i]);
+    const double distance = static_cast<double>(b[i]) - a[i];
+    error += distance * distance;
+    norm += static_cast<double>(a[i]) * a[i];
+  }
+  Proof proof{.rel_l2 = norm > 0    ? std::sqrt(error / norm)
+                        : error > 0 ? HUGE_VAL
+                                    : 0,
+              .values = static_cast<std::int64_t>(a.size())};
+  if (proof.rel_l2 > tolerance)
+    return bad_input("{} differs by {:.3g} (relative L2; {:.3g} is allowed)", of, proof.rel_l2, tolerance);
+  return proof;
+}
+
+void add(Proof& all, const Proof& one) {
+  all.rel_l2 = std::max(all.rel_l2, one.rel_l2);
+  all.values += one.values;
+}
+
+Result<Proof> prove_decoder(const Graph& before, const Graph& after, const ProveOptions& options, ThreadPool& pool) {
+  const std::int64_t fixed = std::max(before.tokens().value_or(0), after.tokens().value_or(0));
+  const std::int64_t step = fixed > 0 ? fixed : free_step;
+  const std::int64_t known = std::max(ctx_of(before), ctx_of(after));
+  const std::int64_t ctx = known > 0 ? known : std::max(free_ctx, random_steps * step);
+  const std::int64_t vocab = after.value(after.output()).cols();
+  std::vector<std::vector<std::int32_t>> sequences = options.prompts;
+  std::mt19937_64 random(options.seed);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(random_steps, ctx / step) * step));
+  for (std::int32_t& id : ids) id = static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(vocab));
+  sequences.push_back(std::move(ids));
+  Proof proof;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    auto& sequence = sequences[i];
+    const std::int64_t most = std::min<std::int64_t>(ctx, std::ssize(sequence)) / step * step;
+    if (most == 0) continue;  // shorter than a step
+    sequence.resize(static_cast<std::size_t>(most));
+    TRY(const auto a, run_decoder(before, sequence, step, ctx, pool));
+    TRY(const auto b, run_decoder(after, sequence, step, ctx, pool));
+    TRY(const Proof one, compare(a, b, options.tolerance,
+                                 i + 1 == sequences.size() ? "the logits of random ids" : "the logits of a prompt"));
+    add(proof, one);
+  }
+  return proof;
+}
+
+std::vector<float> floats_of(std::span<const std::byte> bytes, DType dtype) {
+  const FormatInfo& f = format(dtype);
+  std::vector<float> values(bytes.size() / static_cast<std::size_t>(f.block_bytes));
+  f.decode(bytes.data(), values.data(), static_cast<std::int64_t>(values.size()));
+  return values;
+}
+
+// Inputs of any graph: floats around 0, whole numbers that are small indices, truth.
+std::vector<std::byte> random_input(const Value& value, std::mt19937_64& random) {
+  std::normal_distribution<float> normal;
+  std::vector<std::byte> bytes(static_cast<std::size_t>(value.elements() * format(value.dtype).block_bytes));
+  for (std::int64_t i = 0; i < value.elements(); ++i) {
+    const auto put = [&](auto number) {
+      std::memcpy(bytes.data() + i * std::int64_t{sizeof number}, &number, sizeof number);
+    };
+    const float x = normal(random);
+    if (value.dtype == DType::F32) put(x);
+    if (value.dtype == DType::F16) put(float_to_half(x));
+    if (value.dtype == DType::F64) put(static_cast<double>(x));
+    if (value.dtype == DType::I64) put(static_cast<std::int64_t>(random() % 8));
+    if (value.dtype == DType::I32) put(static_cast<std::int32_t>(random() % 8));
+    if (value.dtype == DType::BOOL) put(static_cast<std::uint8_t>(random() % 2));
+  }
+  return bytes;
+}
+
+Result<std::vector<std::vector<float>>> run_tensors(const Graph& graph,
+                                                    const std::vector<std::vector<std::byte>>& inputs,
+                                                    ThreadPool& pool) {
+  TRY(auto program, lower(graph, {}));
+  TRY(auto kv, KvCache::create(program->states, 1, 1, DType::F32));
+  TRY(auto executor, Executor::create(program, kv, pool, Isa::scalar));
+  executor->run(std::vector<std::span<const std::byte>>(inputs.begin(), inputs.end()));
+  std::vector<std::vector<float>> outputs;
+  for (std::size_t i = 0; i < graph.outputs().size(); ++i)
+    outputs.push_back(floats_of(executor->output(i), graph.value(graph.outputs()[i]).dtype));
+  return outputs;
+}
+
+Result<Proof> prove_tensors(const Graph& before, const Graph& after, const ProveOptions& options, ThreadPool& pool) {
+  std::mt19937_64 random(options.seed);
+  Proof proof;
+  std::vector<std::vector<std::byte>> inputs;
+  for (const Value& v : before.values())
+    if (v.kind == ValueKind::input) inputs.push_back(random_input(v, random));
+  TRY(const auto a, run_tensors(before, inputs, pool));
+  TRY(const auto b, run_tensors(after, inputs, pool));
+  if (a.size() != b.size()) return bad_input("there are {} outputs, and were {}", b.size(), a.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const std::string& name = before.value(before.outputs()[i]).name;
+    if (a[i].size() != b[i].size()) return bad_input("output '{}' has another size", name);
+    TRY(const Proof one, compare(a[i], b[i], options.tolerance, fmt::format("output '{}'", name)));
+    add(proof, one);
+  }
+  return proof;
+}
+
+}  // namespace
+
+Result<std::vector<float>> run_decoder(const Graph& graph, std::span<const std::int32_t> ids, std::int64_t step,
+                                       std::int64_t ctx, ThreadPool& pool) {
+  CHECK(step > 0 && std::ssize(ids) % step == 0 && std::ssize(ids) <= ctx);
+  TRY(auto program, lower(graph, {.max_tokens = step}));
+  CHECK(program->ids >= 0 && program->max_tokens == step);
+  TRY(auto kv, KvCache::create(program->states, 1, ctx, DType::F32));
+  TRY(auto executor, Executor::create(program, kv, pool, Isa::scalar));
+  std::vector<float> logits;
+  const std::vector<std::int32_t> slots(static_cast<std::size_t>(step), 0);
+  std::vector<std::int32_t> positions(static_cast<std::size_t>(step));
+  const auto last = static_cast<std::int32_t>(step - 1);
+  for (std::int64_t first = 0; first < std::ssize(ids); first += step) {
+    std::iota(positions.begin(), positions.end(), static_cast<std::int32_t>(first));
+    const auto made =
+        executor->run({.ids = ids.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(step)),
+                       .positions = positions,
+                       .slots = slots,
+                       .selected = {&last, 1}});
+    logits.insert(logits.end(), made.begin(), made.end());
+  }
+  return logits;
+}
+
+Result<Proof> prove_equal(const Graph& before, const Graph& after, const ProveOptions& options, ThreadPool& pool) {
+  if (before.tokens().has_value() != after.tokens().has_value())
+    return bad_input("one of them is a decoder, the other is not");
+  return before.tokens() ? prove_decoder(before, after, options, pool) : prove_tensors(before, after, options, pool);
+}
+
+}  // namespace knapsack
