@@ -99,6 +99,11 @@ ValueId Graph::node(Op op, std::string name, std::vector<ValueId> inputs, Attrs 
 }
 
 std::vector<ValueId> Graph::nodes(Op op, std::string name, std::vector<ValueId> inputs, Attrs attrs) {
+  return nodes(op, std::vector{std::move(name)}, std::move(inputs), std::move(attrs));
+}
+
+std::vector<ValueId> Graph::nodes(Op op, std::vector<std::string> names, std::vector<ValueId> inputs, Attrs attrs) {
+  const std::string& name = names.front();
   std::vector<const Value*> in;
   in.reserve(inputs.size());
   for (const ValueId id : inputs) {
@@ -108,13 +113,14 @@ std::vector<ValueId> Graph::nodes(Op op, std::string name, std::vector<ValueId> 
   auto shapes = infer(op, attrs, in);
   expect(shapes, name);
   std::vector<ValueId> outputs;
+  CHECK(names.size() == 1 || names.size() == shapes->size());
   for (Value& output : *shapes) {
-    output.name = outputs.empty() ? name : fmt::format("{}.{}", name, outputs.size());
+    output.name = outputs.size() < names.size() ? names[outputs.size()] : fmt::format("{}.{}", name, outputs.size());
     outputs.push_back(add(std::move(output)));
   }
   Node node;
   node.op = op;
-  node.name = std::move(name);
+  node.name = std::move(names.front());
   node.attrs = std::move(attrs);
   node.inputs = std::move(inputs);
   node.outputs = outputs;

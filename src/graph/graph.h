@@ -115,6 +115,8 @@ class Graph {
   ValueId node(Op op, std::string name, std::vector<ValueId> inputs, Attrs attrs = {});
   // For ops with several outputs: the ids of all.
   std::vector<ValueId> nodes(Op op, std::string name, std::vector<ValueId> inputs, Attrs attrs = {});
+  // With a name for each output; the node takes the first.
+  std::vector<ValueId> nodes(Op op, std::vector<std::string> names, std::vector<ValueId> inputs, Attrs attrs);
   void set_output(ValueId value) { outputs_ = {value}; }
   void add_output(ValueId value) { outputs_.push_back(value); }
   // The node made last; for what builders do not say.

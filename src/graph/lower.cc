@@ -125,6 +125,12 @@ Result<std::shared_ptr<const Program>> lower(const Graph& graph, const LowerOpti
     return program->states[static_cast<std::size_t>(graph.value(node.inputs[input]).state)];
   };
   for (const Node& node : graph.list()) {
+    if (node.op == Op::rope_cached) {
+      const Value& table = graph.value(node.inputs[1]);
+      if (program->fixed_ctx == 0 || table.dims[0] < program->fixed_ctx)
+        return bad_input("graph: node '{}' has a table of {} positions for a context of {}", node.name, table.dims[0],
+                         program->fixed_ctx);
+    }
     if (node.op == Op::attention) {
       const std::int64_t head_dim = node.attrs.i(Attr::head_dim);
       for (const std::size_t i : {1U, 2U}) state_of(node, i).heads = node.attrs.i(Attr::kv_heads);

@@ -51,7 +51,10 @@ std::vector<ValueId> Rewriter::of(const std::vector<ValueId>& old) {
 void Rewriter::copy(const Node& node) { copy(node, of(node.inputs), node.attrs); }
 
 void Rewriter::copy(const Node& node, std::vector<ValueId> inputs, Attrs attrs) {
-  const auto made = to_.nodes(node.op, node.name, std::move(inputs), std::move(attrs));
+  std::vector<std::string> names;
+  names.reserve(node.outputs.size());
+  for (const ValueId id : node.outputs) names.push_back(from_.value(id).name);
+  const auto made = to_.nodes(node.op, std::move(names), std::move(inputs), std::move(attrs));
   take_provenance(to_.last(), node);
   CHECK(made.size() == node.outputs.size());
   for (std::size_t i = 0; i < made.size(); ++i) {

@@ -92,7 +92,7 @@ std::vector<Value> moe_shape(Inspector& in, const Value& x) {
   return {activation_of(x.rows(), x.cols())};
 }
 
-std::vector<Value> rope_shape(Inspector& in, const Value& x) {
+std::vector<Value> rotated_shape(Inspector& in, const Value& x) {
   const auto heads = in.count(Attr::heads);
   const auto stride = in.count(Attr::stride);
   const auto rotary = in.count(Attr::rotary);
@@ -101,8 +101,27 @@ std::vector<Value> rope_shape(Inspector& in, const Value& x) {
   in.equal("columns of x", x.cols(), heads * stride);
   in.require(rotary % 2 == 0, "rotates pairs: rotary must be even");
   in.require(in.i(Attr::begin) + rotary <= stride, "rotates past the end of a head (begin + rotary > stride)");
-  in.vector(1, rotary / 2);
   return {activation_of(x.rows(), x.cols())};
+}
+
+std::vector<Value> fused_linear_shape(Inspector& in, bool act) {
+  const Value& x = in.activation(0);
+  const Weight& w = in.matrix(1);
+  for (const Attr key : {Attr::norm, Attr::bias, Attr::residual}) in.at_most(key, 1);
+  in.at_most(Attr::act, 2);
+  in.equal("columns of x", x.cols(), w.shape[1]);
+  in.require(!act || w.shape[0] % 2 == 0, "needs as many rows of gate as of up");
+  const std::int64_t cols = act ? w.shape[0] / 2 : w.shape[0];
+  std::size_t next = 2;
+  if (in.i(Attr::norm) != 0) in.vector(next++, x.cols());
+  if (in.i(Attr::bias) != 0) in.vector(next++, w.shape[0]);
+  if (in.i(Attr::residual) != 0) {
+    const Value& residual = in.activation(next++);
+    in.same_rows(x, residual);
+    in.equal("columns of the residual", residual.cols(), cols);
+  }
+  in.require(!in.given(next), "has more inputs than its attributes say");
+  return {activation_of(x.rows(), cols)};
 }
 
 std::vector<Value> shape_of(Op op, const Attrs& attrs, Inspector& in) {
@@ -144,7 +163,8 @@ std::vector<Value> shape_of(Op op, const Attrs& attrs, Inspector& in) {
     }
     case Op::rope:
       in.attributes({Attr::heads, Attr::stride, Attr::rotary}, {Attr::begin, Attr::interleaved, Attr::scale});
-      return rope_shape(in, in.activation(0));
+      in.vector(1, in.count(Attr::rotary) / 2);
+      return rotated_shape(in, in.activation(0));
     case Op::kv_write: {
       in.attributes({}, {Attr::col});
       const Value& x = in.activation(0);
@@ -217,6 +237,18 @@ std::vector<Value> shape_of(Op op, const Attrs& attrs, Inspector& in) {
       return {Value{.kind = ValueKind::computed,
                     .dtype = DType::F32,
                     .dims = {1, heads, state.dims.front(), state.cols() / heads}}};
+    }
+    case Op::fused_linear:
+      in.attributes({}, {Attr::norm, Attr::eps, Attr::offset, Attr::bias, Attr::act, Attr::residual});
+      return fused_linear_shape(in, attrs.has(Attr::act));
+    case Op::rope_cached: {
+      in.attributes({Attr::heads, Attr::stride, Attr::rotary}, {Attr::begin, Attr::interleaved});
+      const Weight& cos = in.matrix(1);
+      const Weight& sin = in.matrix(2);
+      in.require(cos.shape == sin.shape && cos.dtype == DType::F32 && sin.dtype == DType::F32,
+                 "needs two tables of F32 of one shape");
+      in.equal("columns of the tables", cos.cols(), in.count(Attr::rotary) / 2);
+      return rotated_shape(in, in.activation(0));
     }
     default:
       in.fail("has no shape rule here");

@@ -475,11 +475,11 @@ class Reader {
       return line.fail(fmt::format("{} makes {} values, found {} names", word, shapes->size(), results.size()));
     for (std::size_t i = 0; i < results.size(); ++i) {
       Value& shape = (*shapes)[i];
-      shape.name = i == 0 ? names[0] : fmt::format("{}.{}", names[0], i);
+      shape.name = names[i];
       if (results[i] != described(shape))
         return line.fail(fmt::format("{} makes {}, found {}", word, described(shape), results[i]));
     }
-    graph_.nodes(*op, names[0], std::move(inputs), std::move(attrs));
+    graph_.nodes(*op, std::move(names), std::move(inputs), std::move(attrs));
     graph_.last().origin = from.origin;
     graph_.last().origin_op = from.origin_op;
     graph_.last().purpose = from.purpose;

@@ -224,8 +224,6 @@ Weights Weights::blank(const WeightSpec& spec) {
     Weight weight;
     weight.name = entry.name;
     weight.shape = entry.shape;
-    static constexpr std::byte nothing{};
-    weight.slabs = {&nothing};
     weights.put(entry.name, {std::make_shared<const Weight>(std::move(weight)), nullptr});
   }
   return weights;

@@ -27,6 +27,7 @@ KernelTable scalar_table() {
   table[Op::attention].scratch_bytes = ref::attention_scratch;
   table[Op::router].scratch_bytes = ref::router_scratch;
   table[Op::moe].scratch_bytes = ref::moe_scratch;
+  table[Op::fused_linear].scratch_bytes = ref::fused_linear_scratch;
   table[Op::MatMul].scratch_bytes = ref::matmul_primitive_scratch;
   return table;
 }

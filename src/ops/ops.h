@@ -92,9 +92,9 @@ class Attrs {
       if (e.key == key) return &e;
     return nullptr;
   }
-  Attrs& put(Entry entry) {
+  Attrs& put(Entry&& entry) {
     CHECK(find(entry.key) == nullptr);
-    entries_.push_back(entry);
+    entries_.push_back(std::move(entry));
     return *this;
   }
   std::vector<Entry> entries_;

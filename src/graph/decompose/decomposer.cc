@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "graph/decompose/unfuse.h"
+#include "graph/join_rows.h"
 #include "tensor/half.h"
 
 namespace knapsack {
@@ -46,30 +48,6 @@ std::shared_ptr<const Weight> made_weight(const std::string& name, std::vector<s
   weight->slabs = {data->data()};
   weight->owners = {data};
   return weight;
-}
-
-// Parts of one matrix, or of one vector, as it was: without a copy where they lie one behind the other.
-std::shared_ptr<const Weight> joined(const std::string& name, std::span<const Weight* const> parts) {
-  auto whole = std::make_shared<Weight>(*parts.front());
-  whole->name = name;
-  whole->shape[0] = 0;
-  bool data = true;
-  bool adjacent = true;
-  const std::byte* end = nullptr;
-  for (const Weight* part : parts) {
-    whole->shape[0] += part->shape[0];
-    data &= part->slabs.size() == 1;
-    adjacent &= data && (end == nullptr || part->slabs[0] == end);
-    if (data) end = part->slabs[0] + part->bytes();
-    whole->owners.insert(whole->owners.end(), part->owners.begin(), part->owners.end());
-  }
-  if (!data) whole->slabs.clear();
-  if (!data || adjacent) return whole;
-  auto bytes = std::make_shared<std::vector<std::byte>>();
-  for (const Weight* part : parts) bytes->insert(bytes->end(), part->slabs[0], part->slabs[0] + part->bytes());
-  whole->slabs = {bytes->data()};
-  whole->owners = {bytes};
-  return whole;
 }
 
 }  // namespace
@@ -181,7 +159,10 @@ void Decomposer::keep(const Node& node) {
   }
   Attrs attrs = node.attrs;
   if (node.op == Op::positions && !attrs.has(Attr::rows)) attrs.set(Attr::rows, tokens());
-  const auto made = out_.nodes(node.op, node.name, std::move(inputs), std::move(attrs));
+  std::vector<std::string> names;
+  names.reserve(node.outputs.size());
+  for (const ValueId id : node.outputs) names.push_back(source_.value(id).name);
+  const auto made = out_.nodes(node.op, std::move(names), std::move(inputs), std::move(attrs));
   Node& last = out_.last();
   last.origin = node.origin;
   last.origin_op = node.origin_op;
@@ -313,7 +294,7 @@ ValueId Decomposer::matrix_rows(const std::string& name, std::span<const ValueId
   std::vector<const Weight*> weights;
   weights.reserve(parts.size());
   for (const ValueId part : parts) weights.push_back(source_.value(part).weight.get());
-  auto whole = joined(name, weights);
+  auto whole = join_rows(name, weights);
   const bool matrix = whole->shape.size() == 2;
   return constant(std::move(whole), {.transposed = matrix, .as = floats(), .name = name});
 }
@@ -475,6 +456,19 @@ std::pair<ValueId, ValueId> Decomposer::rope_table(ValueId inv_freq, float scale
   return it->second;
 }
 
+std::pair<ValueId, ValueId> Decomposer::rope_rows(ValueId cos, ValueId sin) {
+  const auto [it, fresh] = rope_rows_.try_emplace(cos);
+  if (!fresh) return it->second;
+  const Scope scope(*this, Op::rope_cached, source_.value(cos).name, Purpose::rope_table);
+  const auto rows = [&](ValueId table) {
+    const ValueId half = add(Op::Gather, {weight(table), positions()}, axis(0));  // [1, tokens, columns / 2]
+    return unsqueeze(concat({half, half}, 2), 1);
+  };
+  it->second.first = rows(cos);
+  it->second.second = rows(sin);
+  return it->second;
+}
+
 // A key later than its query is hidden; with a window one that is too early, too. Exporters hide with minus infinity;
 // what runs does so with half of the lowest finite number, which adding a score cannot make infinite.
 ValueId Decomposer::mask(std::int64_t window) {
@@ -569,6 +563,16 @@ std::string_view onnx_type_name(DType type) {
   }
 }
 
-Graph decompose(const Graph& graph, const DecomposeOptions& options) { return Decomposer(graph, options).run(); }
+Graph decompose(const Graph& graph, const DecomposeOptions& options) {
+  const auto& list = graph.list();
+  const bool fused = std::any_of(list.begin(), list.end(), [](const Node& node) { return is_fused(node.op); });
+  if (!fused) return Decomposer(graph, options).run();
+  const Graph parts = unfuse(graph, options.decomposes);
+  DecomposeOptions of_parts = options;
+  // What a fused node was made of is asked for with it.
+  if (options.decomposes != nullptr)
+    of_parts.decomposes = [&](const Node& node) { return is_fused(node.origin_op) || options.decomposes(node); };
+  return Decomposer(parts, of_parts).run();
+}
 
 }  // namespace knapsack

@@ -73,6 +73,7 @@ class Decomposer {
 
   // What layers share.
   std::pair<ValueId, ValueId> rope_table(ValueId inv_freq, float scale);  // cos, sin: [1, 1, tokens, columns]
+  std::pair<ValueId, ValueId> rope_rows(ValueId cos, ValueId sin);        // the same, of tables
   ValueId mask(std::int64_t window);                                      // [1, 1, tokens, reach]
   // The KV cache after the step's rows: [1, heads, reach, columns of one].
   ValueId cache(ValueId state, std::int64_t heads);
@@ -153,6 +154,7 @@ class Decomposer {
   std::map<const Node*, Absorbed> latents_;
   std::set<const Node*> in_latent_;
   std::map<std::pair<ValueId, float>, std::pair<ValueId, ValueId>> ropes_;
+  std::map<ValueId, std::pair<ValueId, ValueId>> rope_rows_;
   std::map<std::int64_t, ValueId> masks_;
   ValueId positions_ = -1;
   ValueId ids_ = -1;

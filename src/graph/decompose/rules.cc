@@ -165,12 +165,15 @@ void decompose_gather_cols(Decomposer& d, const Node& node) {
   d.set_flat(out_of(node), d.add(Op::Gather, {d.flat(node.inputs[0]), d.index(node.inputs[1])}, axis(2)));
 }
 
-void decompose_rope(Decomposer& d, const Node& node) {
+namespace {
+
+// By cos and sin of [1, 1, tokens, rotary].
+void rotate(Decomposer& d, const Node& node, std::pair<ValueId, ValueId> table) {
   const Attrs& a = node.attrs;
   const std::int64_t begin = a.i(Attr::begin);
   const std::int64_t rotary = a.i(Attr::rotary);
   ValueId x = d.columns(node.inputs[0], a.i(Attr::heads), begin, rotary);
-  const auto [cos, sin] = d.rope_table(node.inputs[1], a.f(Attr::scale, 1));
+  const auto [cos, sin] = table;
   const bool interleaved = a.i(Attr::interleaved) != 0;
   const Decomposer::Numbers dims = d.dims(x);
   if (interleaved) {
@@ -190,6 +193,16 @@ void decompose_rope(Decomposer& d, const Node& node) {
   } else {
     d.set_part(out_of(node), out, begin, rotary, node.inputs[0]);
   }
+}
+
+}  // namespace
+
+void decompose_rope(Decomposer& d, const Node& node) {
+  rotate(d, node, d.rope_table(node.inputs[1], node.attrs.f(Attr::scale, 1)));
+}
+
+void decompose_rope_cached(Decomposer& d, const Node& node) {
+  rotate(d, node, d.rope_rows(node.inputs[1], node.inputs[2]));
 }
 
 void decompose_kv_write(Decomposer& d, const Node& node) { d.write(node); }
@@ -249,7 +262,8 @@ void decompose_select_rows(Decomposer& d, const Node& node) {
   d.set_flat(out_of(node), d.tokens() == 1 ? x : d.slice(x, 1, d.tokens() - 1, d.tokens()));
 }
 
-// Both are written already: the form that runs keeps them, exporters have none.
+// Written already: the form that runs keeps positions and rows, and fused ops are taken apart before.
+void decompose_fused_linear(Decomposer&, const Node&) { CHECK(false); }
 void decompose_positions(Decomposer&, const Node&) { CHECK(false); }
 void decompose_kv_read(Decomposer&, const Node&) { CHECK(false); }
 

@@ -18,6 +18,7 @@ namespace knapsack::ref {
 #undef KNAP_PRIMITIVE
 
 std::size_t linear_scratch(const OpCall& shape, std::int64_t ctx, int threads);
+std::size_t fused_linear_scratch(const OpCall& shape, std::int64_t ctx, int threads);
 std::size_t head_linear_scratch(const OpCall& shape, std::int64_t ctx, int threads);
 std::size_t attention_scratch(const OpCall& shape, std::int64_t ctx, int threads);
 std::size_t router_scratch(const OpCall& shape, std::int64_t ctx, int threads);
