@@ -528,6 +528,8 @@ TEST(AlignPairing, KnowsTransformersNames) {
   EXPECT_EQ(our_names("model.layers.12.mlp.down_proj"), Names{"layers.12.mlp.down_proj"});
   EXPECT_EQ(our_names("model.layers.3"), Names{"layers.3.out"});
   EXPECT_EQ(our_names("lm_head"), Names{"logits"});
+  EXPECT_EQ(our_names("model.layers.0.self_attn.q_a_layernorm"), Names{"layers.0.attn.q_a_norm"});
+  EXPECT_EQ(our_names("model.layers.0.self_attn.kv_a_layernorm"), Names{"layers.0.attn.kv_norm"});
   EXPECT_EQ(our_names("transformer.h.0"), Names{});
 }
 
