@@ -90,6 +90,7 @@ TEST(Align, DumpsOfTransformers) {
   // Keys and values are not expanded where attention stays in the latent space.
   const std::vector<Case> cases{{"qwen2-tied-gqa", 42, {}},
                                 {"gemma3-text", 54, {}},
+                                {"phi3-longrope", 29, {}},  // fewer tokens than its first context: the short factors
                                 {"deepseek-v2-lite",
                                  47,
                                  {"model.layers.0.self_attn.kv_b_proj", "model.layers.1.self_attn.kv_b_proj",
