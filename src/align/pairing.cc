@@ -84,10 +84,12 @@ std::vector<std::string> our_names(std::string_view module) {
   const std::string layer(module.substr(0, dot));
   if (dot == std::string_view::npos) return {layer + ".out"};
   const std::string_view rest = module.substr(dot + 1);
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> whole{{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 7> whole{{
       {"input_layernorm", "attn_norm"},
       {"pre_feedforward_layernorm", "mlp_norm"},
       {"post_feedforward_layernorm", "mlp.post_norm"},
+      {"self_attn.q_a_layernorm", "attn.q_a_norm"},
+      {"self_attn.kv_a_layernorm", "attn.kv_norm"},
       {"mlp.gate", "mlp.router"},
       {"mlp.shared_expert_gate", "mlp.shared.gate"},
   }};

@@ -7,7 +7,9 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/limits.h"
 #include "base/utf8.h"
+#include "files/inflate.h"
 #include "tensor/half.h"
 
 namespace knapsack {
@@ -17,6 +19,7 @@ static_assert(std::endian::native == std::endian::little, "ZIP and .npy are read
 
 constexpr std::uint64_t most_members = 1 << 20;
 constexpr std::size_t most_name = 4096;
+constexpr std::uint64_t unpacked_ratio = 32, unpacked_spare = 16 << 20;
 
 template <class T>
 T number(std::span<const std::byte> bytes, std::size_t at) {
@@ -117,8 +120,9 @@ class Reader {
       return fault(at, "expected an entry of the ZIP's directory");
     const auto flags = number<std::uint16_t>(bytes_, at + 8);
     const auto method = number<std::uint16_t>(bytes_, at + 10);
+    const auto crc = number<std::uint32_t>(bytes_, at + 16);
+    std::uint64_t packed = number<std::uint32_t>(bytes_, at + 20);
     std::uint64_t size = number<std::uint32_t>(bytes_, at + 24);
-    const std::uint64_t packed = number<std::uint32_t>(bytes_, at + 20);
     const std::size_t name_bytes = number<std::uint16_t>(bytes_, at + 28);
     const std::size_t extra_bytes = number<std::uint16_t>(bytes_, at + 30);
     const std::size_t comment_bytes = number<std::uint16_t>(bytes_, at + 32);
@@ -132,23 +136,51 @@ class Reader {
       return bad_input("{}: expected arrays alone (NAME.npy), found '{}'", path_, printable(name));
     name.remove_suffix(4);
     if ((flags & 1) != 0) return unsupported("{}: '{}' is encrypted", path_, printable(name));
-    if (method != 0)
-      return unsupported("{}: '{}' is compressed; write it with numpy.savez, not savez_compressed", path_,
-                         printable(name));
+    constexpr int stored = 0;
+    constexpr int deflated = 8;
+    if (method != stored && method != deflated)
+      return unsupported("{}: '{}' is compressed by method {}; write it with numpy.savez or savez_compressed", path_,
+                         printable(name), method);
+    if (method == stored) packed = size;
     at += entry + name_bytes + extra_bytes + comment_bytes;
     constexpr std::size_t header = 30;
     if (local > bytes_.size() || bytes_.size() - local < header || number<std::uint32_t>(bytes_, local) != 0x04034b50)
       return fault(local, fmt::format("expected the member '{}'", printable(name)));
     const std::uint64_t data = local + header + number<std::uint16_t>(bytes_, local + 26) +
                                std::uint64_t{number<std::uint16_t>(bytes_, local + 28)};
-    if (data > bytes_.size() || size > bytes_.size() - data)
+    if (data > bytes_.size() || packed > bytes_.size() - data)
       return fault(local, fmt::format("'{}' would end behind the file", printable(name)));
-    return array(std::string(name), bytes_.subspan(data, size), data);
+    const auto held = bytes_.subspan(data, packed);
+    if (method == stored) return array(std::string(name), held, data);
+    TRY_VOID(room(name, packed, size, data));
+    TRY(auto plain, inflate(held, size, crc, fmt::format("{}: byte {}: array '{}'", path_, data, printable(name))));
+    const auto unpacked = std::make_shared<const std::vector<std::byte>>(std::move(plain));
+    TRY(NpyArray made, array(std::string(name), *unpacked, data));
+    made.unpacked = unpacked;
+    return made;
+  }
+
+  // Whether `size` bytes more may be unpacked, which the file only claims so far.
+  Result<void> room(std::string_view name, std::uint64_t packed, std::uint64_t size, std::uint64_t at) {
+    if (size / deflate_most_ratio > packed)
+      return fault(at, fmt::format("array '{}': {} bytes cannot be packed into {}", printable(name), size, packed));
+    unpacked_ += size;  // cannot overflow: each is at most 1032 times the file
+    const std::uint64_t most = unpacked_ratio * bytes_.size() + unpacked_spare;
+    if (unpacked_ > most)
+      return unsupported(
+          "{}: its arrays unpack to {} bytes or more, over {} times the file's {}: write them with numpy.savez", path_,
+          unpacked_, unpacked_ratio, bytes_.size());
+    if (unpacked_ > memory_limit() / 2)
+      return out_of_resource(
+          "{}: its arrays unpack to {} bytes or more, over half of this machine's memory: write them "
+          "with numpy.savez, which leaves them in the file",
+          path_, unpacked_);
+    return {};
   }
 
   // ZIP64: what did not fit into 32 bits stands in an extra field, in this order.
   [[nodiscard]] Result<void> wide(std::span<const std::byte> extra, std::uint64_t at, std::uint64_t& size,
-                                  std::uint64_t packed, std::uint64_t& local) const {
+                                  std::uint64_t& packed, std::uint64_t& local) const {
     while (extra.size() >= 4) {
       const auto id = number<std::uint16_t>(extra, 0);
       const std::size_t length = number<std::uint16_t>(extra, 2);
@@ -161,9 +193,8 @@ class Reader {
         value = number<std::uint64_t>(field, 0);
         field = field.subspan(8);
       };
-      std::uint64_t ignored = 0;
       take(size, size == 0xFFFFFFFF);
-      take(ignored, packed == 0xFFFFFFFF);
+      take(packed, packed == 0xFFFFFFFF);
       take(local, local == 0xFFFFFFFF);
     }
     return {};
@@ -232,6 +263,7 @@ class Reader {
 
   std::span<const std::byte> bytes_;
   const std::string& path_;
+  std::uint64_t unpacked_ = 0;
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "align/pairing.h"
 #include "align/plant.h"
 #include "import/golden.h"
+#include "support/npz.h"
 
 namespace knapsack::testing {
 namespace {
@@ -212,6 +213,7 @@ Alignment planted_attention(Wrong wrong) {
   return planted("qwen2-tied-gqa", context, [&](const Graph& graph) { return attention(graph, "layers.1", wrong); });
 }
 using Names = std::vector<std::string>;
+using testing::Npz;
 
 TEST(PlantedInKernel, AttentionWrittenOutAnewIsNoFault) {
   const auto found = planted_attention({});
@@ -352,51 +354,6 @@ TEST(Align, SeveralSequencesAreComparedEach) {
   EXPECT_EQ(node(found, "logits").by_position.size(), ids.size());
 }
 
-// A ZIP as numpy.savez writes it: members stored one after the other, then the directory.
-class Npz {
- public:
-  void add(const std::string& name, const std::string& descr, const std::string& shape, std::string_view data,
-           int method = 0) {
-    std::string dictionary = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}\n", descr, shape);
-    std::string array("\x93NUMPY\x01\x00", 8);
-    append(array, dictionary.size(), 2);
-    array += dictionary;
-    array += data;
-    const std::string file = name + ".npy";
-    const std::size_t at = bytes_.size();
-    bytes_ += "PK\x03\x04" + std::string(14, '\0');
-    append(bytes_, array.size(), 4), append(bytes_, array.size(), 4);
-    append(bytes_, file.size(), 2), append(bytes_, 0, 2);
-    bytes_ += file + array;
-    directory_ += "PK\x01\x02" + std::string(6, '\0');
-    append(directory_, static_cast<std::size_t>(method), 2);
-    directory_ += std::string(8, '\0');
-    append(directory_, array.size(), 4), append(directory_, array.size(), 4);
-    append(directory_, file.size(), 2);
-    directory_ += std::string(12, '\0');
-    append(directory_, at, 4);
-    directory_ += file;
-    ++count_;
-  }
-  void floats(const std::string& name, std::int64_t rows, const std::vector<float>& values) {
-    add(name, "<f4", fmt::format("(1, {}, {})", rows, static_cast<std::int64_t>(values.size()) / rows),
-        {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
-  }
-  [[nodiscard]] std::string file() const {
-    std::string out = bytes_ + directory_ + "PK\x05\x06" + std::string(4, '\0');
-    append(out, count_, 2), append(out, count_, 2);
-    append(out, directory_.size(), 4), append(out, bytes_.size(), 4);
-    return out + std::string(2, '\0');
-  }
-
- private:
-  static void append(std::string& to, std::size_t value, int bytes) {
-    for (int i = 0; i < bytes; ++i) to += static_cast<char>(value >> (8 * i) & 0xff);
-  }
-  std::string bytes_, directory_;
-  std::size_t count_ = 0;
-};
-
 Result<Dump> dump_of(const Npz& npz, std::string& bytes) {
   bytes = npz.file();
   TRY(auto arrays, parse_npz(std::as_bytes(std::span(bytes)), "dump.npz"));
@@ -504,8 +461,9 @@ TEST(AlignDump, BrokenFilesAreRefused) {
   for (std::size_t size = 0; size < whole.size(); ++size)
     EXPECT_FALSE(parse_npz(std::as_bytes(std::span(whole.data(), size)), "cut.npz")) << size;
   Npz packed;
-  packed.add("embed", "<f4", "(3, 4)", data, 8);
-  EXPECT_EQ(message(packed), "dump.npz: 'embed' is compressed; write it with numpy.savez, not savez_compressed");
+  packed.add("embed", "<f4", "(3, 4)", data, 12);
+  EXPECT_EQ(message(packed),
+            "dump.npz: 'embed' is compressed by method 12; write it with numpy.savez or savez_compressed");
   Npz much;
   much.add("embed", "<f4", "(4611686018427387904, 4)", data);
   EXPECT_NE(message(much).find("its shape holds more than its bytes"), std::string::npos);
@@ -528,6 +486,8 @@ TEST(AlignPairing, KnowsTransformersNames) {
   EXPECT_EQ(our_names("model.layers.12.mlp.down_proj"), Names{"layers.12.mlp.down_proj"});
   EXPECT_EQ(our_names("model.layers.3"), Names{"layers.3.out"});
   EXPECT_EQ(our_names("lm_head"), Names{"logits"});
+  EXPECT_EQ(our_names("model.layers.0.self_attn.q_a_layernorm"), Names{"layers.0.attn.q_a_norm"});
+  EXPECT_EQ(our_names("model.layers.0.self_attn.kv_a_layernorm"), Names{"layers.0.attn.kv_norm"});
   EXPECT_EQ(our_names("transformer.h.0"), Names{});
 }
 

@@ -1,4 +1,5 @@
 // `knapsack align` end to end: models against themselves run otherwise, dumps, exit codes, JSON, the report.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -77,6 +78,39 @@ TEST(Align, AFolderWithItsGguf) {
   const auto result = align({llama + ":reference", gguf + ":reference", "--ids", "1,2,3,4,5,6,7,8", "--json"});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(object_of(result).at("born").as_array().empty()) << result.out.substr(0, 2000);
+}
+
+// tools/golden/dump_transformers.py's own dumps: every value that the script names is known, and none is born wrong.
+TEST(Align, DumpsOfTransformers) {
+  struct Case {
+    const char* name;
+    std::size_t pairs;
+    std::vector<std::string> only_in_dump;
+  };
+  // Keys and values are not expanded where attention stays in the latent space.
+  const std::vector<Case> cases{{"qwen2-tied-gqa", 42, {}},
+                                {"gemma3-text", 54, {}},
+                                {"phi3-longrope", 29, {}},  // fewer tokens than its first context: the short factors
+                                {"deepseek-v2-lite",
+                                 47,
+                                 {"model.layers.0.self_attn.kv_b_proj", "model.layers.1.self_attn.kv_b_proj",
+                                  "model.layers.2.self_attn.kv_b_proj"}}};
+  for (const Case& each : cases) {
+    SCOPED_TRACE(each.name);
+    const std::string dump = testing::data_path(fmt::format("data/align/{}.npz", each.name)).string();
+    const std::string model = testing::data_path(fmt::format("golden/{}", each.name)).string();
+    const auto result = align({dump, model + ":reference", "--json"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const auto object = object_of(result);
+    EXPECT_EQ(object.at("nodes").as_array().size(), each.pairs);
+    EXPECT_TRUE(object.at("born").as_array().empty()) << result.out.substr(0, 2000);
+    for (const auto& node : object.at("nodes").as_array())
+      EXPECT_GT(node.at("cosine").to_number<double>(), 0.999999) << node.at("name").as_string();
+    std::vector<std::string> only;
+    for (const auto& name : object.at("only_in_a").as_array()) only.emplace_back(name.as_string());
+    EXPECT_EQ(only, each.only_in_dump);
+    EXPECT_EQ(align({model, dump}).exit_code, 0);
+  }
 }
 
 TEST(Align, TheGateIsExitCodeOne) {

@@ -20,6 +20,7 @@ flock 9
 needs_build=(
   "g++ g++" "cmake cmake" "ninja-build ninja" "make make" "python3 python3" "ca-certificates /etc/ssl/certs/ca-certificates.crt" "git git"
   "libboost-json1.81-dev LIB/libboost_json.so" "libfmt-dev /usr/include/fmt/core.h" "libcli11-dev /usr/include/CLI/CLI.hpp" "libssl-dev /usr/include/openssl/evp.h"
+  "zlib1g-dev /usr/include/zlib.h"
   "libgtest-dev /usr/include/gtest/gtest.h" "libbenchmark-dev /usr/include/benchmark/benchmark.h"
   "libsimde-dev /usr/include/simde/x86/avx512/dpbusd.h"
 )
@@ -144,7 +145,7 @@ fi
 # neither root nor a second architecture in this machine's dpkg is needed.
 if [ "$tier" = arm64 ]; then
   libraries=(libfmt9 libfmt-dev libboost-json1.81.0 libboost-json1.81-dev libboost-container1.81.0
-    libboost-container1.81-dev libboost-system1.81.0 libssl3 libssl-dev libgtest-dev)
+    libboost-container1.81-dev libboost-system1.81.0 libssl3 libssl-dev zlib1g zlib1g-dev libgtest-dev)
   want_stamp=$(printf '%s\n' "${libraries[@]}" | sha256sum | cut -c1-16)
   if ! fresh .cache/arm64.stamp "$want_stamp"; then
     say "fetching Debian's libraries for arm64"

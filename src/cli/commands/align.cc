@@ -79,8 +79,17 @@ class AlignCommand final : public Command {
     {
       const Busy busy("loading A and B", context.quiet);
       const int threads = context.threads > 0 ? context.threads : available_cores();
-      TRY(a, open_align_side(a_spec, a_, tokens_, rows_, threads));
-      TRY(b, open_align_side(b_spec, b_, tokens_, rows_, threads));
+      // A dump first: its length is then the model's context, by which LongRoPE chooses its factors as transformers
+      // did.
+      std::int64_t ctx = tokens_;
+      const auto open = [&](const AlignSpec& spec, const std::string& label, AlignSide& side) -> Result<void> {
+        TRY(side, open_align_side(spec, label, ctx, rows_, threads));
+        if (spec.dump) ctx = std::min(ctx, side.source->longest());
+        return {};
+      };
+      if (b_spec.dump) TRY_VOID(open(b_spec, b_, b));
+      TRY_VOID(open(a_spec, a_, a));
+      if (!b_spec.dump) TRY_VOID(open(b_spec, b_, b));
     }
     TRY(const Sequences sequences, sequences_of(text, a, b));
     Progress progress("align", "permille", context.quiet);
