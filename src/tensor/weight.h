@@ -15,7 +15,7 @@ namespace knapsack {
 // shape is row-major, outermost first: [N, K] for a matrix that maps K inputs to N outputs, [E, N, K] for experts.
 // The innermost dimension is stored as whole blocks; rows follow each other without padding.
 // slabs: one pointer a slab. A slab is the whole tensor, or for 3-D tensors kept in pieces (one file tensor an
-// expert) one matrix [N, K] each; then slabs.size() == shape[0].
+// expert) one matrix [N, K] each; then slabs.size() == shape[0]. None: nothing is known but the shape.
 struct Weight {
   std::string name{};
   DType dtype = DType::F32;
@@ -39,10 +39,10 @@ struct Weight {
   }
   // Rows [begin, begin+count) of a 2-D tensor (or elements of a 1-D F32 one), without a copy.
   [[nodiscard]] Weight rows(std::int64_t begin, std::int64_t count) const {
-    CHECK(slabs.size() == 1 && shape.size() <= 2 && begin >= 0 && count >= 0 && begin + count <= shape[0]);
+    CHECK(slabs.size() <= 1 && shape.size() <= 2 && begin >= 0 && count >= 0 && begin + count <= shape[0]);
     Weight part = *this;
     part.shape[0] = count;
-    part.slabs[0] += begin * (shape.size() == 2 ? row_size() : format(dtype).block_bytes);
+    if (!slabs.empty()) part.slabs[0] += begin * (shape.size() == 2 ? row_size() : format(dtype).block_bytes);
     return part;
   }
   [[nodiscard]] const float* f32() const {
