@@ -24,7 +24,8 @@ struct Export {
 std::vector<std::string> names() {
   std::set<std::string> found;
   for (const auto& entry : std::filesystem::directory_iterator(data_path("data/onnx")))
-    if (entry.path().extension() == ".onnx" && entry.path().stem() != "ops") found.insert(entry.path().stem().string());
+    if (entry.path().extension() == ".onnx" && !entry.path().stem().string().starts_with("ops-"))
+      found.insert(entry.path().stem().string());
   return {found.begin(), found.end()};
 }
 

@@ -27,8 +27,8 @@ void reduce(Call& call) {
   const bool nothing = call.flag("noop_with_empty_axes");
   axes = call.axes_of(std::move(axes), call.rank());
   if (axes.empty() && !nothing) axes = all_axes(call.rank());
-  if (axes.empty()) {  // each element is a group of its own
-    call.make(op == Op::ReduceL2 ? Op::Abs : Op::Identity, {call.in(0)});
+  if (axes.empty()) {  // nothing is reduced, or a scalar is
+    call.make(op == Op::ReduceL2 && !nothing ? Op::Abs : Op::Identity, {call.in(0)});
     return;
   }
   std::sort(axes.begin(), axes.end());

@@ -117,7 +117,7 @@ void conv_transpose(Call& call) {
                     full);
         return;
       }
-      split_pad(w, k, total, w.same != 2);
+      split_pad(w, k, total, w.same == 1);
     }
     end -= more[k];
     if (end < 0) call.refuse("output_padding larger than the pads at the end; the nearest form is Pad behind it");
