@@ -97,6 +97,14 @@ TEST(OnnxErrors, EveryUnsupportedOperatorIsListed) {
   EXPECT_FALSE(has(f.message, "'/y'")) << f.message;  // it only takes what they would make
 }
 
+TEST(OnnxErrors, FunctionsOfTheFilesOwn) {
+  OnnxModel m = model({node("Relu", {"x"}, {"y"})});
+  m.functions.push_back({.name = "Relu", .inputs = {"a"}, .outputs = {"b"}});
+  const Failure f = failure(m);
+  EXPECT_EQ(f.code, Code::unsupported);
+  EXPECT_TRUE(has(f.message, "function")) << f.message;
+}
+
 TEST(OnnxErrors, WhatIsUsedAndNotMade) {
   const Failure f = failure(
       model({node("MaxPool", {"x"}, {"p", "indices"}, {onnx_attribute("kernel_shape", std::vector<std::int64_t>{1})}),
@@ -163,6 +171,19 @@ TEST(OnnxImport, OutputsKeepTheirNames) {
   EXPECT_EQ((*outputs)[2].at(0), 0);
   EXPECT_EQ((*outputs)[3].at(1), 5);
   EXPECT_EQ((*outputs)[4].at(1), 5);
+}
+
+// Before IR version 4 initializers are inputs, too. What lies aligned in the file is not copied.
+TEST(OnnxImport, InitializersAmongTheInputs) {
+  alignas(64) static constexpr std::array<float, 3> weight{1, 2, 3};
+  OnnxModel m = model({node("Add", {"x", "w"}, {"y"})}, {tensor("x", {size(2), size(3)}), tensor("w", {symbol("n")})});
+  m.graph.initializers = {{.name = "w", .type = OnnxType::f32, .dims = {3}, .data = std::as_bytes(std::span(weight))}};
+  const auto made = graph_from_onnx(m, {});
+  ASSERT_TRUE(made.has_value()) << made.error().message;
+  EXPECT_EQ(made->inputs, std::vector<std::string>{"x"});
+  const Value& w = made->graph.value(made->graph.find("w"));
+  EXPECT_EQ(w.kind, ValueKind::constant);
+  EXPECT_EQ(w.weight->slabs.front(), reinterpret_cast<const std::byte*>(weight.data()));
 }
 
 // Models that no exporter would write: what is read of a file is changed at random, and then imported and, where it is

@@ -250,6 +250,7 @@ Result<void> Importer::check_model() {
   if (opset_ < oldest_opset || opset_ > newest_opset)
     return unsupported("opset {} of ai.onnx; {} to {} are imported: export again with opset_version=17", opset_,
                        oldest_opset, newest_opset);
+  for (const OnnxFunction& each : model_.functions) functions_.emplace(each.domain, each.name);
   if (!model_.graph.sparse_initializers.empty())
     return unsupported("{} sparse initializers, the first '{}': export dense ones",
                        model_.graph.sparse_initializers.size(), model_.graph.sparse_initializers.front());
@@ -282,7 +283,9 @@ Result<void> Importer::translate(const OnnxNode& node) {
   const std::string op = node.domain.empty() ? node.op_type : fmt::format("{}.{}", node.domain, node.op_type);
   const Translation translation = translation_of(node.domain, node.op_type);
   std::string what;
-  if (translation == nullptr) {
+  if (functions_.contains({node.domain, node.op_type})) {
+    what = "a function of the file's own; the nearest form is its nodes in its place (torch.onnx.export: optimize=True)";
+  } else if (translation == nullptr) {
     what = fmt::format("not an operator of this version; {}", nearest_form(node.domain, node.op_type));
   } else if (!missing) {
     Call call(*this, node, std::move(inputs));

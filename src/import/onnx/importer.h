@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "import/onnx.h"
@@ -74,6 +75,7 @@ class Importer {
   std::deque<Entry> entries_;
   std::map<std::string, Ref, std::less<>> named_;
   std::map<std::string, int, std::less<>> suffixes_;
+  std::set<std::pair<std::string_view, std::string_view>> functions_;  // of the file's own: domain and name
   std::vector<Problem> problems_;
   std::int64_t computed_bytes_ = 0;
 };
