@@ -80,7 +80,7 @@ TEST_P(OnnxOps, GiveOnnxRuntimesValues) {
 INSTANTIATE_TEST_SUITE_P(Opsets, OnnxOps, ::testing::ValuesIn(opsets),
                          [](const auto& each) { return fmt::format("Opset{}", each.param); });
 
-OnnxValue tensor_value(std::string name, std::vector<std::int64_t> dims, OnnxType type = OnnxType::f32) {
+OnnxValue tensor_value(std::string name, const std::vector<std::int64_t>& dims, OnnxType type = OnnxType::f32) {
   OnnxValue value{.name = std::move(name), .type = type, .shape = std::vector<OnnxDim>{}};
   for (const std::int64_t each : dims) value.shape->push_back({.number = each});
   return value;

@@ -65,6 +65,7 @@ std::vector<std::byte> bytes_of(const std::vector<std::int64_t>& numbers) {
 
 std::vector<std::byte> bytes_of(DType dtype, const std::vector<double>& numbers) {
   std::vector<std::byte> bytes;
+  bytes.reserve(numbers.size() * static_cast<std::size_t>(format(dtype).block_bytes));
   for (const double x : numbers) {
     if (dtype == DType::F32) append(bytes, static_cast<float>(x));
     if (dtype == DType::F16) append(bytes, float_to_half(static_cast<float>(x)));

@@ -284,7 +284,8 @@ Result<void> Importer::translate(const OnnxNode& node) {
   const Translation translation = translation_of(node.domain, node.op_type);
   std::string what;
   if (functions_.contains({node.domain, node.op_type})) {
-    what = "a function of the file's own; the nearest form is its nodes in its place (torch.onnx.export: optimize=True)";
+    what =
+        "a function of the file's own; the nearest form is its nodes in its place (torch.onnx.export: optimize=True)";
   } else if (translation == nullptr) {
     what = fmt::format("not an operator of this version; {}", nearest_form(node.domain, node.op_type));
   } else if (!missing) {
