@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -193,6 +194,19 @@ Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 Result<void> AtomicFile::write(const std::string& text) { return write(std::as_bytes(std::span(text))); }
+
+Result<void> AtomicFile::skip(std::size_t bytes) {
+  if (straight_) {  // no holes in a pipe
+    constexpr std::size_t block = 1 << 12;
+    static constexpr std::array<std::byte, block> zeros{};
+    for (; bytes > 0; bytes -= std::min(bytes, block)) TRY_VOID(write(std::span(zeros).first(std::min(bytes, block))));
+    return {};
+  }
+  const auto end = static_cast<off_t>(written_ + bytes);
+  if (::ftruncate(fd_, end) != 0 || ::lseek(fd_, end, SEEK_SET) != end) return write_error(path_, "write", errno);
+  written_ += bytes;
+  return {};
+}
 
 Result<void> AtomicFile::commit() {
   if (straight_) {

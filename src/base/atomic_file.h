@@ -31,6 +31,8 @@ class AtomicFile {
 
   Result<void> write(std::span<const std::byte> bytes);
   Result<void> write(const std::string& text);
+  // As many zeros: a hole, which takes no disk where the file system has such.
+  Result<void> skip(std::size_t bytes);
   [[nodiscard]] std::size_t written() const { return written_; }
   // fsync, rename, fsync of the folder. Of several that write one name with Existing::kept, one succeeds.
   Result<void> commit();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "files/onnx_parse.h"
 #include "tensor/half.h"
 
 namespace knapsack {
@@ -38,6 +39,7 @@ std::string guess_content(std::span<const std::byte> bytes) {
     return "a Python pickle (a PyTorch checkpoint? convert it to safetensors)";
   if (all.starts_with("\x1f\x8b")) return "gzip-compressed data (unpack it first)";
   if (all.starts_with("\x28\xb5\x2f\xfd")) return "zstd-compressed data (unpack it first)";
+  if (looks_like_onnx(bytes)) return "an ONNX model";
   if (bytes.size() > 9 && bytes[8] == std::byte{'{'} && load_unaligned<std::uint64_t>(bytes.data()) <= bytes.size() - 8)
     return "a safetensors file";
   if (text.starts_with("{")) return "a JSON text";

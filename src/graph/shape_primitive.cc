@@ -432,6 +432,7 @@ Outputs split(Tensors& t) {
   std::int64_t sum = 0;
   for (const std::int64_t size : sizes) {
     t.require(size >= 1 && size < max_extent, "needs parts of 1 or more");
+    if (t.failed()) return {};
     sum += size;
   }
   if (t.failed()) return {};
@@ -483,7 +484,8 @@ Outputs tile(Tensors& t) {
   Dims out = t.dims(0);
   for (std::size_t i = 0; i < out.size(); ++i) {
     t.require(repeats[i] >= 1 && repeats[i] < max_extent, "repeats once or more");
-    out[i] *= std::max<std::int64_t>(repeats[i], 1);
+    if (t.failed()) return {};
+    out[i] *= repeats[i];
   }
   return {t.make(t.type(), std::move(out))};
 }

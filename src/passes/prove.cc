@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 
+#include "graph/run.h"
 #include "program/executor.h"
 #include "tensor/half.h"
 
@@ -103,16 +104,14 @@ std::vector<std::byte> random_input(const Value& value, std::mt19937_64& random)
   return bytes;
 }
 
-Result<std::vector<std::vector<float>>> run_tensors(const Graph& graph,
+Result<std::vector<std::vector<float>>> floats_made(const Graph& graph,
                                                     const std::vector<std::vector<std::byte>>& inputs,
                                                     ThreadPool& pool) {
-  TRY(auto program, lower(graph, {}));
-  TRY(auto kv, KvCache::create(program->states, 1, 1, DType::F32));
-  TRY(auto executor, Executor::create(program, kv, pool, Isa::scalar));
-  executor->run(std::vector<std::span<const std::byte>>(inputs.begin(), inputs.end()));
+  TRY(const auto made, run_tensors(graph, std::vector<std::span<const std::byte>>(inputs.begin(), inputs.end()), pool));
   std::vector<std::vector<float>> outputs;
-  for (std::size_t i = 0; i < graph.outputs().size(); ++i)
-    outputs.push_back(floats_of(executor->output(i), graph.value(graph.outputs()[i]).dtype));
+  outputs.reserve(made.size());
+  for (std::size_t i = 0; i < made.size(); ++i)
+    outputs.push_back(floats_of(made[i], graph.value(graph.outputs()[i]).dtype));
   return outputs;
 }
 
@@ -122,8 +121,8 @@ Result<Proof> prove_tensors(const Graph& before, const Graph& after, const Prove
   std::vector<std::vector<std::byte>> inputs;
   for (const Value& v : before.values())
     if (v.kind == ValueKind::input) inputs.push_back(random_input(v, random));
-  TRY(const auto a, run_tensors(before, inputs, pool));
-  TRY(const auto b, run_tensors(after, inputs, pool));
+  TRY(const auto a, floats_made(before, inputs, pool));
+  TRY(const auto b, floats_made(after, inputs, pool));
   if (a.size() != b.size()) return bad_input("there are {} outputs, and were {}", b.size(), a.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
     const std::string& name = before.value(before.outputs()[i]).name;

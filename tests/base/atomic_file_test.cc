@@ -46,6 +46,37 @@ TEST_P(AtomicFileAside, AppearsWhole) {
   EXPECT_EQ(status.st_mode & 0600U, 0600U);
 }
 
+TEST_P(AtomicFileAside, HolesReadAsZeros) {
+  const TempDir dir;
+  const std::string path = dir.file("out");
+  auto file = create(path);
+  ASSERT_TRUE(file.has_value());
+  ASSERT_TRUE(file->write("a").has_value());
+  ASSERT_TRUE(file->skip(9999).has_value());
+  ASSERT_TRUE(file->write("b").has_value());
+  ASSERT_TRUE(file->skip(0).has_value());
+  ASSERT_TRUE(file->skip(7).has_value());
+  EXPECT_EQ(file->written(), 10'008U);
+  ASSERT_TRUE(file->commit().has_value());
+  EXPECT_EQ(read_file(path), "a" + std::string(9999, '\0') + "b" + std::string(7, '\0'));
+}
+
+TEST(AtomicFile, APipeGetsZerosForHoles) {
+  const TempDir dir;
+  const std::string path = dir.file("pipe");
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  auto file = AtomicFile::create(path);
+  ASSERT_TRUE(file.has_value());
+  ASSERT_TRUE(file->skip(5000).has_value());
+  ASSERT_TRUE(file->write("b").has_value());
+  std::string got(6000, '?');
+  const ssize_t n = ::read(reader, got.data(), got.size());
+  ::close(reader);
+  ASSERT_EQ(n, 5001);
+  EXPECT_EQ(got.substr(0, 5001), std::string(5000, '\0') + "b");
+}
+
 TEST_P(AtomicFileAside, TheOldFileStaysUntilCommit) {
   const TempDir dir;
   const std::string path = dir.file("out");

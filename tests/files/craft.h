@@ -61,6 +61,48 @@ struct CraftedGguf {
 // Length, JSON, data.
 std::string crafted_safetensors(const std::string& header, const std::string& data);
 
+// A message of protobuf, field by field; apart from the writer in files/protobuf.h.
+class Proto {
+ public:
+  Proto& number(std::uint32_t field, std::uint64_t value) { return varint(field << 3).varint(value); }
+  Proto& bytes(std::uint32_t field, const std::string& value) {
+    return varint(field << 3 | 2).varint(value.size()).raw(value);
+  }
+  Proto& message(std::uint32_t field, const Proto& value) { return bytes(field, value.text()); }
+  Proto& fixed32(std::uint32_t field, float value) { return varint(field << 3 | 5).put(value); }
+  Proto& fixed64(std::uint32_t field, double value) { return varint(field << 3 | 1).put(value); }
+  Proto& varint(std::uint64_t value) {
+    for (; value >= 0x80; value >>= 7) text_ += static_cast<char>(value | 0x80);
+    text_ += static_cast<char>(value);
+    return *this;
+  }
+  Proto& raw(const std::string& value) {
+    text_ += value;
+    return *this;
+  }
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  template <class T>
+  Proto& put(T value) {
+    text_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    return *this;
+  }
+  std::string text_;
+};
+
+// A small ONNX model, IR version 8, opset 17: y = Add(x, w), float [n, 2]. `tensor` in the place of w, `more` at the
+// graph's end and at the model's.
+struct CraftedOnnx {
+  Proto tensor;
+  Proto node;
+  Proto more_graph, more_model;
+
+  CraftedOnnx();
+  [[nodiscard]] std::string build() const;
+  static Proto value(const std::string& name, const Proto& dims);
+};
+
 struct Attempt {
   bool opened = false;
   Code code{};

@@ -40,6 +40,24 @@ std::string crafted_safetensors(const std::string& header, const std::string& da
   return Bytes().string(header).raw(data).text();
 }
 
+CraftedOnnx::CraftedOnnx() {
+  tensor.number(1, 2).number(2, 1).bytes(8, "w").bytes(9, std::string(8, '\1'));
+  node.bytes(1, "x").bytes(1, "w").bytes(2, "y").bytes(3, "add").bytes(4, "Add");
+}
+
+Proto CraftedOnnx::value(const std::string& name, const Proto& dims) {
+  return Proto().bytes(1, name).message(2, Proto().message(1, Proto().number(1, 1).message(2, dims)));
+}
+
+std::string CraftedOnnx::build() const {
+  const Proto dims = Proto().message(1, Proto().bytes(2, "n")).message(1, Proto().number(1, 2));
+  Proto graph;
+  graph.message(1, node).bytes(2, "g").message(5, tensor).message(11, value("x", dims)).message(12, value("y", dims));
+  graph.raw(more_graph.text());
+  const Proto opset = Proto().bytes(1, "").number(2, 17);
+  return Proto().number(1, 8).message(7, graph).message(8, opset).raw(more_model.text()).text();
+}
+
 namespace {
 
 Attempt in_child(const std::function<Result<void>()>& work) {

@@ -26,7 +26,8 @@ needs_build=(
 )
 needs_full=("npm npm")
 needs_lint=("clang-format-14 clang-format-14" "clang-tidy-14 clang-tidy-14")
-needs_fuzz=("clang-14 clang++-14" "llvm-14 llvm-symbolizer-14")
+# libclang-rt holds libFuzzer and the sanitizers' libraries; clang only recommends it.
+needs_fuzz=("clang-14 clang++-14" "llvm-14 llvm-symbolizer-14" "libclang-rt-14-dev /usr/lib/llvm-14/lib/clang/14.0.6/lib/linux")
 needs_arm64=("g++-aarch64-linux-gnu aarch64-linux-gnu-g++" "qemu-user qemu-aarch64")
 needs_nice=("ccache ccache")  # makes rebuilds fast; never a reason to stop
 triplet=$(g++ -dumpmachine 2>/dev/null || dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || echo "$(uname -m)-linux-gnu")

@@ -149,7 +149,22 @@ void OneHot(const OpCall& call) {
   });
 }
 
-// Nothing runs it: how many it finds depends on data, and no program has such values (graph/lower.cc).
-void NonZero(const OpCall&) { CHECK(false); }
+// The first `most` of them, in order; 0 where there are fewer. How many there are depends on data, so no program has it
+// (graph/lower.cc): it is computed for constants, which are counted before (graph/evaluate.h).
+void NonZero(const OpCall& call) {
+  const Tensor x(call.in[0]);
+  const Sink out(call.out[0]);
+  const auto dims = x.dims();
+  const std::int64_t most = out.dims().back();
+  for (std::int64_t i = 0; i < out.elements(); ++i) out.i(i, 0);
+  std::int64_t found = 0;
+  for (std::int64_t i = 0; i < x.elements() && found < most; ++i) {
+    if (x.integer() ? x.i(i) == 0 : x.f(i) == 0) continue;
+    std::int64_t rest = i;
+    for (std::size_t d = dims.size(); d-- > 0; rest /= dims[d])
+      out.i(static_cast<std::int64_t>(d) * most + found, rest % dims[d]);
+    ++found;
+  }
+}
 
 }  // namespace knapsack::ref
