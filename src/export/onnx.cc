@@ -78,7 +78,7 @@ Result<OnnxExport> export_onnx(const Graph& graph, const std::string& folder, co
     made.path = files[out.models.size() - 1];
     made.tokens = tokens;
   }
-  for (const auto& [note, count] : notes) out.notes.push_back(fmt::format("{} of {}", count, note));
+  for (const auto& [note, count] : notes) out.notes.push_back(fmt::format("{} nodes of {}", count, note));
 
   std::set<std::string> seen;
   std::uint64_t total = 0;
