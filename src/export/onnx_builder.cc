@@ -115,7 +115,7 @@ std::string OnnxBuilder::reshaped(ValueId id, const Dims& dims) {
   if (const auto known = reshapes_.find({made.name, dims}); known != reshapes_.end()) return known->second;
   // Named as the Reshape that the graph has, if it has one.
   const bool ours = maker(id) != nullptr && maker(id)->op == Op::Reshape && dims == v.dims && !names_.contains(v.name);
-  const std::string name =
+  std::string name =
       part(ours ? v.name : made.name + "/Reshape", "Reshape", {made.name, integers(dims)}, {}, made.type, dims);
   reshapes_.emplace(std::pair{made.name, dims}, name);
   return name;
@@ -138,11 +138,9 @@ ValueId OnnxBuilder::source(ValueId id) const {
   return id;
 }
 
-std::string OnnxBuilder::constant(OnnxConstant constant) {
-  std::string name = constant.name;
-  const auto [known, fresh] = constants_.try_emplace(name, std::move(constant));
-  if (fresh) constant_order_.push_back(name);
-  return name;
+std::string OnnxBuilder::constant(const OnnxConstant& constant) {
+  if (constants_.try_emplace(constant.name, constant).second) constant_order_.push_back(constant.name);
+  return constant.name;
 }
 
 std::string OnnxBuilder::integers(Dims values) {
@@ -202,9 +200,9 @@ OnnxNode& OnnxBuilder::write(const Node& node, std::string_view op, Names inputs
 }
 
 std::string OnnxBuilder::part(std::string name, std::string_view op, Names inputs, Attributes attributes, OnnxType type,
-                              Dims dims, std::string_view domain) {
+                              const Dims& dims, std::string_view domain) {
   name = unique(name);
-  part_as(name, name, op, std::move(inputs), type, std::move(dims));
+  part_as(name, name, op, std::move(inputs), type, dims);
   OnnxNode& made = draft_.model.graph.nodes.back();
   made.attributes = std::move(attributes);
   made.domain = domain;
@@ -212,7 +210,7 @@ std::string OnnxBuilder::part(std::string name, std::string_view op, Names input
 }
 
 void OnnxBuilder::part_as(const std::string& node, const std::string& output, std::string_view op, Names inputs,
-                          OnnxType type, Dims dims) {
+                          OnnxType type, const Dims& dims) {
   draft_.model.graph.nodes.push_back(
       {.name = node, .op_type = std::string(op), .inputs = std::move(inputs), .outputs = {output}});
   draft_.model.graph.values.push_back(onnx_value(output, type, dims));
@@ -316,7 +314,8 @@ OnnxDraft OnnxBuilder::run() {
       });
       const auto& outs = model.graph.outputs;
       const bool twice = std::any_of(outs.begin(), outs.end(), [&](const OnnxValue& v) { return v.name == name; });
-      if (!ours || twice) name = part(name + "/Identity", "Identity", {name}, {}, type(id), value(id).dims);
+      if (!ours || twice)
+        name = part(fmt::format("{}/Identity", name), "Identity", {name}, {}, type(id), value(id).dims);
       declare_output(name, type(id), value(id).dims);
     }
   }

@@ -67,7 +67,7 @@ class OnnxBuilder {
   std::string integers(Dims values);  // I64, one dimension
   std::string integer(std::int64_t value);
   std::string number(OnnxType type, double value);
-  std::string constant(OnnxConstant constant);
+  std::string constant(const OnnxConstant& constant);
   [[nodiscard]] bool has_constant(const std::string& name) const { return constants_.contains(name); }
   // One of the graph's, as `type`, transposed or not.
   std::string weight(ValueId id, OnnxType type, bool transposed);
@@ -77,11 +77,11 @@ class OnnxBuilder {
   // The node, its outputs those of ours.
   OnnxNode& write(const Node& node, std::string_view op, Names inputs, Attributes attributes = {});
   // A node more: its one output, named as it is.
-  std::string part(std::string name, std::string_view op, Names inputs, Attributes attributes, OnnxType type, Dims dims,
-                   std::string_view domain = {});
+  std::string part(std::string name, std::string_view op, Names inputs, Attributes attributes, OnnxType type,
+                   const Dims& dims, std::string_view domain = {});
   // The same, of an output that has a name already; and outputs that the last one has besides.
   void part_as(const std::string& node, const std::string& output, std::string_view op, Names inputs, OnnxType type,
-               Dims dims);
+               const Dims& dims);
   void more_outputs(const Names& names);
   // The name, if a part has it.
   [[nodiscard]] std::string known(const std::string& name) const {

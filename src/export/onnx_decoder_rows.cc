@@ -33,7 +33,7 @@ std::string headed(OnnxBuilder& b, ValueId id, std::int64_t heads) {
 std::string kv_places(OnnxBuilder& b, std::int64_t heads) {
   const std::int64_t tokens = b.tokens();
   const std::string name = fmt::format("kv_places.{}", heads);
-  if (const std::string known = b.known(name); !known.empty()) return known;
+  if (std::string known = b.known(name); !known.empty()) return known;
   const Dims column{1, 1, tokens, 1};
   const Dims each{1, heads, tokens, 1};
   std::string at =
