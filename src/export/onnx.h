@@ -1,5 +1,5 @@
 // A decoder as ONNX models that ONNX Runtime and vendors' compilers take: prefill of a fixed chunk and decode of one
-// token, over one file of weights (docs/onnx.md).
+// token, over one file of weights (docs/export.md).
 // Not for how nodes are written: onnx_rows.inc. Not for tokenizers and other files beside the models.
 #pragma once
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Exports of every golden model, checked by PyPI onnx and run by ONNX Runtime as docs/onnx.md says, beside `knapsack logits`.
+"""Exports of every golden model, checked by PyPI onnx and run by ONNX Runtime as docs/export.md says, beside `knapsack logits`.
 
     tests/export/onnx_test.py KNAPSACK [NAME...]
 
@@ -196,13 +196,13 @@ def run_files(scratch):
     ]
     if "model.embed_tokens.weight" not in names[0] or any("embed_tokens.weight.T" in each for each in names[0] | names[1]):
         faults.append(f"the tied table is not there once: {sorted(names[0])}")
-    with open(os.path.join(ROOT, "docs/onnx.md"), encoding="utf-8") as page:
+    with open(os.path.join(ROOT, "docs/export.md"), encoding="utf-8") as page:
         program = re.search(r"```python\n(.*?)```", page.read(), re.S).group(1)
     prompt = [str(i) for i in range(3, 3 + CHUNK + 5)]
     example = subprocess.run([sys.executable, "-c", program, first, *prompt], capture_output=True, text=True)
     greedy = json.loads(knapsack("run", model, "--ids", ",".join(prompt), "-n", "32", "--ignore-eos", "--json"))["token_ids"]
     if example.stdout.strip() != ",".join(map(str, greedy)):
-        faults.append(f"the program of docs/onnx.md: {example.stdout}{example.stderr}, expected {greedy}")
+        faults.append(f"the program of docs/export.md: {example.stdout}{example.stderr}, expected {greedy}")
     again = subprocess.run([sys.argv[1], "export", model, "-o", first], capture_output=True, text=True)
     if again.returncode != 2 or "--force" not in again.stderr:
         faults.append(f"an export over another: {again.returncode} {again.stderr}")

@@ -60,7 +60,7 @@ class ExportCommand final : public Command {
   void describe(Arguments& arguments) override {
     arguments.about(
         "Static shapes: a model that takes a chunk of the prompt and one that takes a token, over one file of weights. "
-        "The KV cache is in inputs and outputs (docs/onnx.md). Each file appears whole or not at all.");
+        "The KV cache is in inputs and outputs (docs/export.md). Each file appears whole or not at all.");
     model_argument(arguments, model_);
     arguments.choice("--to", to_, {"onnx"}, "the format");
     Argument& out = arguments.text("-o,--output", "FOLDER", output_, "where the files go; made if it is not there");
