@@ -504,6 +504,29 @@ TEST(Convert, WhatGgufHasNoPlaceForIsToldWithTheModelsName) {
   EXPECT_NE(result.err.find(mute + ": "), std::string::npos) << result.err;
 }
 
+// What the models compute: tests/export/onnx_test.py.
+TEST(Export, WritesTwoModelsOverOneFileOfWeights) {
+  TempDir folder;
+  const std::string out = folder.file("onnx");
+  const std::vector<std::string> words{"export", talker, "-o", out, "--ctx", "64", "--chunk", "16", "--json"};
+  const auto json = object_of(knapsack(words));
+  const auto& models = json.at("models").as_array();
+  ASSERT_EQ(models.size(), 2U);
+  EXPECT_EQ(models[0].as_object().at("tokens").as_int64(), 16);
+  EXPECT_EQ(models[1].as_object().at("tokens").as_int64(), 1);
+  EXPECT_EQ(json.at("data").as_object().at("bytes").as_int64(),
+            static_cast<std::int64_t>(std::filesystem::file_size(out + "/weights.data")));
+  for (const char* name : {"prefill.onnx", "decode.onnx", "tokenizer.json"})
+    EXPECT_TRUE(std::filesystem::exists(out + "/" + name)) << name;
+  const auto again = knapsack(words);
+  EXPECT_EQ(again.exit_code, 2) << again.err;
+  EXPECT_NE(again.out.find("--force"), std::string::npos) << again.out;
+  expect_error(knapsack({"export", talker, "-o", out, "--force", "--ctx", "64", "--chunk", "7"}), 2);
+  expect_error(knapsack({"export", talker, "-o", out, "--force", "--ctx", "10000000"}), 2);
+  expect_error(knapsack({"export", talker, "-o", out + "/decode.onnx"}), 2);
+  expect_error(knapsack({"export", talker, "-o", talker}), 2);  // its tokenizer.json
+}
+
 TEST(Perplexity, BothMethodsReport) {
   const std::string text = testing::data_path("data/perplexity.txt").string();
   for (const char* method : {"sliding", "llama"}) {

@@ -111,7 +111,7 @@ if [ -f src/text/bridge/Cargo.lock ]; then
   fi
 fi
 
-# Python, in a venv of our own: pip itself fetches the models; the full tier compares with other engines.
+# Python, in a venv of our own: pip itself fetches the models; tests compare with ONNX Runtime, the full tier with more.
 venv_for() {  # requirements file, extra environment...
   local list=$1 name stamp
   name=$(basename "$list" .txt)
@@ -129,8 +129,8 @@ case $tier in demo | test | full)
   fi
   ;;
 esac
+case $tier in test | full) venv_for tools/setup/requirements.txt ;; esac
 if [ "$tier" = full ]; then
-  venv_for tools/setup/requirements.txt
   # llama.cpp is compiled here, for this very CPU: the published wheels leave its vector units unused.
   peer_stamp="$(stamp_of tools/setup/requirements-peer.txt) $(grep -m1 '^model name' /proc/cpuinfo || true)"
   if ! fresh .venv/peer.stamp "$peer_stamp"; then
