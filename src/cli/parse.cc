@@ -88,8 +88,10 @@ class Reader {
     if (argument.flag() && word != "true") return usage_error("{} takes no value; {}", argument.display(), hint());
     if (!argument.choices.empty() &&
         std::find(argument.choices.begin(), argument.choices.end(), value) == argument.choices.end()) {
-      return usage_error("{}: expected one of {}, found {}; {}", argument.display(), fmt::join(argument.choices, ", "),
-                         in_quotes(value), hint());
+      const std::string near = nearest(value, argument.choices);
+      return usage_error("{}: expected one of {}, found {}; {}{}", argument.display(),
+                         fmt::join(argument.choices, ", "), in_quotes(value),
+                         near.empty() ? "" : fmt::format("did you mean {}? ", near), hint());
     }
     if (argument.path() && value.empty())
       return usage_error("{}: expected a file name, found an empty one; {}", argument.display(), hint());

@@ -151,6 +151,9 @@ Result<void> verify(const Graph& graph, Stage stage);
 
 // `%layers.0.attn.q_proj [T, 64] = linear %a, @w {..}`: one line a node; constants as name, type and shape.
 std::string to_text(const Graph& graph);
+// For reading by people: those nodes alone that `keep` says, and the inputs, constants and states they read. A value
+// that a node left out makes stands as a comment where it is first read; graph_from_text refuses that.
+std::string to_text(const Graph& graph, const std::function<bool(const Node&)>& keep);
 // Reads to_text's form. Constants come back without data (slabs empty).
 Result<Graph> graph_from_text(std::string_view text);
 

@@ -512,9 +512,19 @@ class Reader {
 
 }  // namespace
 
-std::string to_text(const Graph& graph) {
+std::string to_text(const Graph& graph) { return to_text(graph, nullptr); }
+
+std::string to_text(const Graph& graph, const std::function<bool(const Node&)>& keep) {
+  const auto kept = [&](const Node& node) { return !keep || keep(node); };
+  std::vector<char> read(graph.values().size(), keep ? 0 : 1), known(graph.values().size(), 0);
+  for (const Node& node : graph.list())
+    if (kept(node))
+      for (const ValueId input : node.inputs) read[static_cast<std::size_t>(input)] = 1;
   std::string text = fmt::format("{}\n", first_line);
-  for (const Value& v : graph.values()) {
+  for (std::size_t id = 0; id < read.size(); ++id) {
+    const Value& v = graph.values()[id];
+    known[id] = v.kind == ValueKind::computed ? 0 : 1;
+    if (read[id] == 0) continue;
     if (v.kind == ValueKind::input) text += fmt::format("input {}\n", described(v));
     if (v.kind == ValueKind::state) text += fmt::format("state {} {}\n", reference(v), dims_text(v.dims));
     if (v.kind != ValueKind::constant) continue;
@@ -522,12 +532,22 @@ std::string to_text(const Graph& graph) {
     if (v.as) text += fmt::format(" as {}", name(*v.as));
     text += fmt::format("{}{}\n", v.transposed ? " transposed" : "", numbers_text(*v.weight));
   }
-  for (const Node& node : graph.list()) text += node_text(graph, node) + "\n";
-  for (const Value& v : graph.values())
-    if (v.quant)
+  for (const Node& node : graph.list()) {
+    if (!kept(node)) continue;
+    for (const ValueId input : node.inputs)
+      if (char& there = known[static_cast<std::size_t>(input)]; there == 0) {
+        text += fmt::format("# left out: {}\n", described(graph.value(input)));
+        there = 1;
+      }
+    for (const ValueId output : node.outputs) known[static_cast<std::size_t>(output)] = 1;
+    text += node_text(graph, node) + "\n";
+  }
+  for (std::size_t id = 0; id < known.size(); ++id)
+    if (const Value& v = graph.values()[id]; v.quant && known[id] != 0)
       text += fmt::format("quant {} bits={} scale={} zero={}\n", reference(v), v.quant->bits, v.quant->scale,
                           v.quant->zero);
-  for (const ValueId id : graph.outputs()) text += fmt::format("output {}\n", reference(graph.value(id)));
+  for (const ValueId id : graph.outputs())
+    if (known[static_cast<std::size_t>(id)] != 0) text += fmt::format("output {}\n", reference(graph.value(id)));
   return text;
 }
 

@@ -1,0 +1,247 @@
+// `knapsack graph` end to end: every format, some layers only, what is refused, names that no format may trip over.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "base/json.h"
+#include "support/support.h"
+
+namespace knapsack {
+namespace {
+
+using testing::binary;
+using testing::run;
+using testing::TempDir;
+
+const std::string model = testing::data_path("golden/qwen2-tied-gqa").string();
+
+testing::CommandResult graph(std::vector<std::string> words) {
+  words.insert(words.begin(), {binary(), "graph"});
+  return run(words);
+}
+
+json::object object_of(const testing::CommandResult& result) {
+  auto parsed = parse_json_object(result.out, "stdout");
+  EXPECT_TRUE(parsed) << result.out << result.err;
+  return parsed ? *parsed : json::object();
+}
+
+void expect_error(const testing::CommandResult& result, int code, const std::string& part) {
+  EXPECT_EQ(result.exit_code, code) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
+}
+
+const json::object& named(const json::object& object, const char* list, const std::string& name) {
+  for (const auto& each : object.at(list).as_array())
+    if (each.as_object().at("name").as_string() == name) return each.as_object();
+  ADD_FAILURE() << "no " << name;
+  return object;
+}
+
+TEST(Graph, TextIsReadBack) {
+  const auto text = graph({model});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_TRUE(text.out.starts_with("knapsack-graph 1\n")) << text.out.substr(0, 200);
+  TempDir folder;
+  const std::string file = folder.file("g.txt");
+  testing::write_file(file, text.out);
+  EXPECT_EQ(graph({file}).out, text.out);
+  EXPECT_EQ(graph({file, "--format", "text", "-o", "-"}).out, text.out);
+  EXPECT_TRUE(object_of(graph({file, "--json"})).at("stage").is_null());
+  expect_error(graph({file, "--stage", "primitive"}), 2, "as it was written");
+  testing::write_file(file, text.out + "%more [T, 1] F32 = nothing %embed\n");
+  expect_error(graph({file}), 3, "'nothing' is no op");
+}
+
+TEST(Graph, JsonHasEveryField) {
+  const auto object = object_of(graph({model, "--json"}));
+  for (const char* key : {"model", "stage", "layers", "title", "facts", "nodes", "values", "outputs"})
+    EXPECT_TRUE(object.contains(key)) << key;
+  EXPECT_EQ(object.at("stage").as_string(), "imported");
+  EXPECT_TRUE(object.at("layers").is_null());
+  EXPECT_EQ(object.at("outputs"), json::value(json::array{"logits"}));
+  const auto& linear = named(object, "nodes", "layers.1.mlp.down_proj");
+  for (const char* key :
+       {"name", "op", "class", "layer", "unit", "origin", "purpose", "inputs", "outputs", "attributes", "weight_bytes"})
+    EXPECT_TRUE(linear.contains(key)) << key;
+  EXPECT_EQ(linear.at("op").as_string(), "linear");
+  EXPECT_EQ(linear.at("class").as_string(), "matrix");
+  EXPECT_EQ(linear.at("layer").as_int64(), 1);
+  EXPECT_EQ(linear.at("inputs").as_array().at(0).as_string(), "layers.1.mlp.act");
+  const auto& attention = named(object, "nodes", "layers.0.attn.context").at("attributes").as_object();
+  EXPECT_TRUE(attention.at("heads").is_int64());
+  EXPECT_TRUE(attention.at("scale").is_double());
+  const auto& weight = named(object, "values", "model.layers.1.mlp.down_proj.weight");
+  for (const char* key :
+       {"name", "kind", "shape", "dtype", "block", "block_bytes", "bytes", "bytes_per", "layer", "note"})
+    EXPECT_TRUE(weight.contains(key)) << key;
+  EXPECT_EQ(weight.at("kind").as_string(), "constant");
+  EXPECT_EQ(weight.at("bytes").as_int64(), linear.at("weight_bytes").as_int64());
+  EXPECT_EQ(weight.at("layer").as_int64(), 1);
+  const auto& shape = weight.at("shape").as_array();
+  ASSERT_EQ(shape.size(), 2U);
+  const std::int64_t elements = shape[0].as_int64() * shape[1].as_int64();
+  EXPECT_EQ(weight.at("bytes").as_int64() * weight.at("block").as_int64(),
+            elements * weight.at("block_bytes").as_int64());
+  const auto& embed = named(object, "values", "embed");
+  EXPECT_EQ(embed.at("shape").as_array().at(0).as_string(), "T");
+  EXPECT_EQ(embed.at("bytes_per").as_string(), "T");
+  EXPECT_EQ(embed.at("bytes").as_int64(), embed.at("shape").as_array().at(1).as_int64() * 4);
+  EXPECT_EQ(named(object, "values", "layers.0.kv.k").at("kind").as_string(), "state");
+  // Every value that a node names is there, and every value but weights, inputs and states is made by one.
+  std::set<std::string> values, made;
+  for (const auto& each : object.at("values").as_array()) values.emplace(each.as_object().at("name").as_string());
+  for (const auto& each : object.at("nodes").as_array()) {
+    for (const auto& name : each.as_object().at("outputs").as_array()) made.emplace(name.as_string());
+    for (const auto& name : each.as_object().at("inputs").as_array())
+      EXPECT_TRUE(values.contains(std::string(name.as_string()))) << name;
+  }
+  for (const auto& each : object.at("values").as_array()) {
+    const std::string name(each.as_object().at("name").as_string());
+    EXPECT_TRUE(each.as_object().at("kind").as_string() != "computed" || made.contains(name)) << name;
+  }
+}
+
+// GGUF's names of weights say no layer that we know of; who reads them does.
+TEST(Graph, AWeightIsOfTheLayerThatReadsIt) {
+  TempDir folder;
+  const std::string gguf = folder.file("m.gguf");
+  ASSERT_EQ(run({binary(), "convert", model, "-o", gguf, "--type", "f16"}).exit_code, 0);
+  const auto object = object_of(graph({gguf, "--json"}));
+  const auto& weight = named(object, "values", "blk.1.ffn_down.weight");
+  EXPECT_EQ(weight.at("layer"), json::value(1));
+  EXPECT_EQ(weight.at("dtype").as_string(), "F16");
+  EXPECT_TRUE(named(object, "values", "token_embd.weight").at("layer").is_null());
+}
+
+TEST(Graph, PrimitiveOperators) {
+  const auto imported = object_of(graph({model, "--json"}));
+  const auto object = object_of(graph({model, "--stage", "primitive", "--json"}));
+  EXPECT_EQ(object.at("stage").as_string(), "primitive");
+  EXPECT_GT(object.at("nodes").as_array().size(), 3 * imported.at("nodes").as_array().size());
+  bool softmax = false, list = false;
+  for (const auto& each : object.at("nodes").as_array()) {
+    const auto& node = each.as_object();
+    EXPECT_NE(node.at("op").as_string(), "attention");
+    if (node.at("op").as_string() == "Softmax" && node.at("layer") == json::value(1)) {
+      softmax = true;
+      EXPECT_EQ(node.at("origin").as_string(), "layers.1.attn.context (attention)");
+      EXPECT_EQ(node.at("class").as_string(), "sensitive");
+    }
+    if (const auto* perm = node.at("attributes").as_object().if_contains("perm"); perm != nullptr && perm->is_array())
+      list = true;
+  }
+  EXPECT_TRUE(softmax);
+  EXPECT_TRUE(list);
+  // Text, there and back, and a part of it.
+  TempDir folder;
+  const auto text = graph({model, "--stage", "primitive"}).out;
+  testing::write_file(folder.file("p.txt"), text);
+  EXPECT_EQ(graph({folder.file("p.txt")}).out, text);
+  const auto part = graph({model, "--stage", "primitive", "--layers", "1", "-o", folder.file("p.svg")});
+  EXPECT_EQ(part.exit_code, 0) << part.err;
+}
+
+TEST(Graph, SomeLayers) {
+  const auto text = graph({model, "--layers", "1"}).out;
+  EXPECT_NE(text.find("# shown: layer 1 and what is of none; left out: "), std::string::npos) << text;
+  EXPECT_NE(text.find("\n# left out: %layers.0.out ["), std::string::npos) << text;
+  EXPECT_NE(text.find("\n%layers.1.attn.q_proj "), std::string::npos) << text;
+  EXPECT_NE(text.find("\n%embed "), std::string::npos) << text;
+  EXPECT_EQ(text.find("\n%layers.0."), std::string::npos) << text;
+  EXPECT_EQ(text.find("@model.layers.0."), std::string::npos) << text;
+  EXPECT_EQ(text.find("$layers.0."), std::string::npos) << text;
+  const auto object = object_of(graph({model, "--layers", "1", "--json"}));
+  EXPECT_EQ(object.at("layers").as_array().size(), 1U);
+  for (const auto& node : object.at("nodes").as_array()) {
+    const auto& layer = node.as_object().at("layer");
+    EXPECT_TRUE(layer.is_null() || layer.as_int64() == 1) << node;
+  }
+  const auto dot = graph({model, "--layers", "1", "--format", "dot"}).out;
+  EXPECT_NE(dot.find("from layer 0"), std::string::npos) << dot;
+  EXPECT_EQ(dot.find("cluster_0"), std::string::npos) << dot;
+  EXPECT_EQ(graph({"qwen2.5-1.5b", "--layers", "0-1,27"}).exit_code, 0);
+  expect_error(graph({"qwen2.5-1.5b", "--layers", "28"}), 2, "at most 27");
+  for (const char* wrong : {"", "x", "1-", "-1", "3-1", "0,,1"})
+    expect_error(graph({model, "--layers=" + std::string(wrong)}), 2, "--layers");
+}
+
+TEST(Graph, TheFilesNameSaysWhatItIs) {
+  TempDir folder;
+  for (const auto& [name, begin] : {std::pair{"g.html", "<!doctype html>"},
+                                    {"g.svg", "<svg "},
+                                    {"g.dot", "digraph "},
+                                    {"g.gv", "digraph "},
+                                    {"g.json", "{\"model\": "},
+                                    {"g.txt", "knapsack-graph 1\n"},
+                                    {"graph", "knapsack-graph 1\n"}}) {
+    const std::string file = folder.file(name);
+    const auto result = graph({model, "-o", file});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_NE(result.err.find(file), std::string::npos) << result.err;
+    EXPECT_TRUE(testing::read_file(file).starts_with(begin)) << name;
+    // Again: what is there is replaced.
+    const auto object = object_of(graph({model, "-o", file, "--json"}));
+    EXPECT_EQ(object.at("path").as_string(), file);
+    EXPECT_EQ(static_cast<std::size_t>(object.at("bytes").as_int64()), testing::read_file(file).size());
+  }
+  EXPECT_EQ(graph({model, "-o", folder.file("x.svg"), "-q", "--format", "json"}).err, "");
+  EXPECT_TRUE(testing::read_file(folder.file("x.svg")).starts_with("{"));
+  EXPECT_EQ(graph({model, "--format", "svg", "-o", "-"}).out, graph({model, "--format", "svg"}).out);
+}
+
+TEST(Graph, WhatIsRefused) {
+  expect_error(graph({model, "--stage", "importet"}), 2, "did you mean imported?");
+  expect_error(graph({model, "--format", "pdf"}), 2, "html");
+  EXPECT_EQ(graph({model, "--format", "svg", "--json"}).exit_code, 2);
+  expect_error(graph({model, "-o", model + "/config.json"}), 2, "the model itself");
+  TempDir folder;
+  expect_error(graph({model, "-o", folder.file("none/g.svg")}), 2, "none/g.svg");
+  expect_error(graph({folder.file("no-model")}), 2, "no-model");
+  testing::write_file(folder.file("empty.gguf"), "");
+  expect_error(graph({folder.file("empty.gguf")}), 3, "empty.gguf");
+}
+
+// Weights are not needed: the shapes of a 7B model come from its config.
+TEST(Graph, AConfigAlone) {
+  TempDir folder;
+  std::filesystem::copy_file(model + "/config.json", folder.file("config.json"));
+  const auto text = graph({folder.path().string()}).out;
+  EXPECT_NE(text.find("\n# from a config.json alone"), std::string::npos) << text;
+  testing::write_file(folder.file("g.txt"), text);
+  EXPECT_EQ(graph({folder.file("g.txt")}).exit_code, 0);  // its comments do not hinder
+  const auto big = graph({"qwen2.5-7b", "--format", "html"});
+  EXPECT_EQ(big.exit_code, 0);
+  EXPECT_LT(big.peak_rss_kib, 200 << 10);
+}
+
+TEST(Graph, NamesOfAnyLetters) {
+  TempDir folder;
+  const std::string name = "</script><script>x()</script>\\\"'&amp;\\x0a\xe5\xb1\x82";
+  const std::string weight = fmt::format("@\"w{}\"", name);
+  testing::write_file(folder.file("g.txt"),
+                      fmt::format("knapsack-graph 1\ninput %ids [T, 1] I32\nconstant {0} [9, 32] Q8_0\n"
+                                  "%\"{1}\" [T, 32] F32 = embed %ids, {0}\n"
+                                  "%last [S, 32] F32 = select_rows %\"{1}\"\n"
+                                  "%logits [S, 9] F32 = linear %last, {0}\noutput %logits\n",
+                                  weight, name));
+  const auto object = object_of(graph({folder.file("g.txt"), "--json"}));
+  const std::string meant = "</script><script>x()</script>\"'&amp;\n\xe5\xb1\x82";
+  named(object, "nodes", meant);
+  EXPECT_EQ(named(object, "values", "w" + meant).at("dtype").as_string(), "Q8_0");
+  const auto page = graph({folder.file("g.txt"), "--format", "html"}).out;
+  EXPECT_EQ(page.find("<script>x()"), std::string::npos);
+  EXPECT_NE(page.find("\xe5\xb1\x82"), std::string::npos);
+  EXPECT_NE(page.find("8.5 bits (blocks of 32 in 34 bytes)"), std::string::npos);
+  const auto svg = graph({folder.file("g.txt"), "--format", "svg"}).out;
+  EXPECT_EQ(svg.find("<script>"), std::string::npos);
+  EXPECT_NE(svg.find("\xe5\xb1\x82"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace knapsack
