@@ -19,16 +19,6 @@ Operand operand_of(const Value& value) {
 
 }  // namespace
 
-std::shared_ptr<const Weight> owned_weight(std::string name, DType dtype, std::vector<std::int64_t> dims,
-                                           std::vector<std::byte> bytes) {
-  const auto memory = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
-  Weight weight{.name = std::move(name), .dtype = dtype, .shape = std::move(dims)};
-  weight.slabs = {memory->data()};
-  weight.owners = {memory};
-  CHECK(weight.bytes() == std::ssize(*memory));
-  return std::make_shared<const Weight>(std::move(weight));
-}
-
 Result<std::vector<std::shared_ptr<const Weight>>> evaluate(Op op, const Attrs& attrs,
                                                             std::span<const Value* const> inputs) {
   if (!op_info(op).primitive) return unsupported("{} is not evaluated on constants", op_info(op).text);

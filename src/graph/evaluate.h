@@ -20,8 +20,4 @@ inline constexpr std::int64_t max_evaluated_bytes = std::int64_t{64} << 20;  // 
 Result<std::vector<std::shared_ptr<const Weight>>> evaluate(Op op, const Attrs& attrs,
                                                             std::span<const Value* const> inputs);
 
-// A constant of its own memory, which the caller fills: `bytes` are those of dims of a plain type.
-std::shared_ptr<const Weight> owned_weight(std::string name, DType dtype, std::vector<std::int64_t> dims,
-                                           std::vector<std::byte> bytes);
-
 }  // namespace knapsack

@@ -161,10 +161,12 @@ std::vector<Value> shape_of(Op op, const Attrs& attrs, Inspector& in) {
       in.vector(1, x.cols(), DType::I32);
       return {activation_of(x.rows(), x.cols())};
     }
-    case Op::rope:
+    case Op::rope: {
       in.attributes({Attr::heads, Attr::stride, Attr::rotary}, {Attr::begin, Attr::interleaved, Attr::scale});
+      auto rotated = rotated_shape(in, in.activation(0));
       in.vector(1, in.count(Attr::rotary) / 2);
-      return rotated_shape(in, in.activation(0));
+      return rotated;
+    }
     case Op::kv_write: {
       in.attributes({}, {Attr::col});
       const Value& x = in.activation(0);

@@ -54,7 +54,8 @@ Result<void> quantized(const Graph& graph, Stage stage) {
     if (!v.quant) continue;
     const Quantization& q = *v.quant;
     if (q.bits < 2 || q.bits > 16 || !(q.scale > 0) || !std::isfinite(q.scale))
-      return bad_input("graph, stage {}: '{}' is kept in {} bits of scale {}", stage_name(stage), v.name, q.bits, q.scale);
+      return bad_input("graph, stage {}: '{}' is kept in {} bits of scale {}", stage_name(stage), v.name, q.bits,
+                       q.scale);
     if (q.zero < -(std::int64_t{1} << q.bits) || q.zero > std::int64_t{1} << q.bits)
       return bad_input("graph, stage {}: '{}' has zero at {}", stage_name(stage), v.name, q.zero);
   }

@@ -78,11 +78,6 @@ class Weights {
 Result<Weights> load_weights(const Checkpoint& checkpoint, const WeightSpec& spec, const ModelConfig& config,
                              std::vector<std::string>& oddities);
 
-// A buffer of our own as a weight with one slab.
-std::shared_ptr<const Weight> owned_weight(std::string name, DType dtype, std::vector<std::int64_t> shape,
-                                           std::vector<std::byte> bytes);
-std::shared_ptr<const Weight> f32_weight(std::string name, std::vector<std::int64_t> shape,
-                                         const std::vector<float>& values);
 // The stored tensor as a weight over the file's own bytes (copied only where they are not aligned for the type).
 std::shared_ptr<const Weight> mapped_weight(const TensorView& view, const std::vector<std::int64_t>& shape);
 // Every element as float, whatever it is stored as.

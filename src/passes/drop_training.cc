@@ -14,16 +14,6 @@ bool floats(const Graph& graph, ValueId id) {
   return v.kind == ValueKind::constant && v.dtype == DType::F32 && !v.transposed && v.weight->slabs.size() == 1;
 }
 
-std::shared_ptr<const Weight> of_floats(std::string name, std::vector<std::int64_t> shape, std::vector<float> values) {
-  auto data = std::make_shared<std::vector<float>>(std::move(values));
-  auto weight = std::make_shared<Weight>();
-  weight->name = std::move(name);
-  weight->shape = std::move(shape);
-  weight->slabs = {reinterpret_cast<const std::byte*>(data->data())};
-  weight->owners = {data};
-  return weight;
-}
-
 // The Conv whose only reader the node is, by number; -1: there is no such one.
 int conv_before(const Graph& graph, const Uses& uses, const Node& node) {
   if (node.op != Op::BatchNormalization) return -1;
@@ -50,8 +40,8 @@ void fold(Rewriter& to, const Node& conv, const Node& norm) {
     for (std::int64_t i = m * taps; i < (m + 1) * taps; ++i) weights[static_cast<std::size_t>(i)] = w.f32()[i] * scale;
     biases[static_cast<std::size_t>(m)] = (bias - vector(3)[m]) * scale + vector(2)[m];
   }
-  const ValueId weight = to.to().constant(of_floats(w.name + ".folded", w.shape, std::move(weights)));
-  const ValueId bias = to.to().constant(of_floats(w.name + ".folded_bias", {outputs}, std::move(biases)));
+  const ValueId weight = to.to().constant(f32_weight(w.name + ".folded", w.shape, weights));
+  const ValueId bias = to.to().constant(f32_weight(w.name + ".folded_bias", {outputs}, biases));
   to.replace(norm.outputs[0], to.node(norm, Op::Conv, {to.of(conv.inputs[0]), weight, bias}, conv.attrs));
 }
 

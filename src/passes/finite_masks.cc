@@ -26,13 +26,9 @@ std::shared_ptr<const Weight> finite(const Value& v) {
     found = true;
   }
   if (!found) return nullptr;
-  auto data = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(w.bytes()));
-  format(w.dtype).encode(values.data(), data->data(), w.elements());
-  auto made = std::make_shared<Weight>(w);
-  made->name += ".finite";
-  made->slabs = {data->data()};
-  made->owners = {data};
-  return made;
+  std::vector<std::byte> data(static_cast<std::size_t>(w.bytes()));
+  format(w.dtype).encode(values.data(), data.data(), w.elements());
+  return owned_weight(w.name + ".finite", w.dtype, w.shape, std::move(data));
 }
 
 }  // namespace

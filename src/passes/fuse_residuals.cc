@@ -1,4 +1,5 @@
-// The sum of a product that nothing else reads and of something else becomes a part of the product, where the sum stood.
+// The sum of a product that nothing else reads and of something else becomes a part of the product, where the sum
+// stood.
 #include "passes/fuse.h"
 
 namespace knapsack {
@@ -17,7 +18,8 @@ Result<Graph> pass_fuse_residuals(const Graph& graph, const PassContext&) {
       const int at = uses.maker[static_cast<std::size_t>(id)];
       if (at < 0 || !uses.only(id) || gone[static_cast<std::size_t>(at)]) continue;
       const Node& product = graph.list()[static_cast<std::size_t>(at)];
-      if (is_product(product) && product.attrs.i(Attr::residual) == 0) return {.product = at, .other = node.inputs[1 - side]};
+      if (is_product(product) && product.attrs.i(Attr::residual) == 0)
+        return {.product = at, .other = node.inputs[1 - side]};
     }
     return {};
   };

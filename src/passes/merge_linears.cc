@@ -42,8 +42,8 @@ Groups groups_of(const Graph& graph) {
   Groups groups;
   for (auto& [key, nodes] : by_key) {
     // Gate first, as fused ops have them.
-    if (const int act = std::get<1>(key); act >= 0 && nodes.size() == 2 &&
-                                          graph.list()[static_cast<std::size_t>(act)].inputs[0] == nodes[1]->outputs[0])
+    if (const int act = std::get<1>(key);
+        act >= 0 && nodes.size() == 2 && graph.list()[static_cast<std::size_t>(act)].inputs[0] == nodes[1]->outputs[0])
       std::swap(nodes[0], nodes[1]);
     if (nodes.size() < 2) continue;
     // A weight twice would be a name twice.

@@ -21,8 +21,8 @@ struct Target {
   std::string name = "any";
   // Whether it does this op in one; what it lacks is taken apart. Null: every op.
   std::function<bool(const Graph&, const Node&)> has = nullptr;
-  std::int64_t on_chip_bytes = 0;    // what a fused op keeps between its parts must fit; 0: nothing is known, so it may
-  std::int64_t weight_line = 0;      // bytes that rows of weights are padded to; 0: as they are
+  std::int64_t on_chip_bytes = 0;  // what a fused op keeps between its parts must fit; 0: nothing is known, so it may
+  std::int64_t weight_line = 0;    // bytes that rows of weights are padded to; 0: as they are
 };
 
 struct PassContext {
@@ -77,8 +77,8 @@ struct Passed {
 };
 
 // All passes up to the stage, the verifier after each. A pass that breaks the verifier or the proof is an error that
-// names it and the node, and says where the graph of before lies. Usage: `without` has a name that is no pass. The graph
-// is taken at stage `from`. passes: others than those of the list are for tests.
+// names it and the node, and says where the graph of before lies. Usage: `without` has a name that is no pass. The
+// graph is taken at stage `from`. passes: others than those of the list are for tests.
 Result<Passed> run_passes(const Graph& graph, Stage from, const PassOptions& options, ThreadPool& pool,
                           std::span<const PassInfo> passes = all_passes());
 

@@ -15,19 +15,20 @@ struct Tables {
 
 Tables tables_of(const Weight& inv_freq, float scale, std::int64_t ctx, bool data) {
   const std::int64_t half = inv_freq.shape[0];
-  const auto table = [&](std::string_view name, float (*f)(float)) {
-    auto weight = std::make_shared<Weight>();
-    weight->name = scale == 1 ? fmt::format("{}.{}", inv_freq.name, name)
-                              : fmt::format("{}.{}*{}", inv_freq.name, name, scale);
-    weight->shape = {ctx, half};
-    if (inv_freq.slabs.empty() || !data) return weight;
-    auto values = std::make_shared<std::vector<float>>(static_cast<std::size_t>(ctx * half));
+  const auto table = [&](std::string_view name, float (*f)(float)) -> std::shared_ptr<const Weight> {
+    std::string full =
+        scale == 1 ? fmt::format("{}.{}", inv_freq.name, name) : fmt::format("{}.{}*{}", inv_freq.name, name, scale);
+    if (inv_freq.slabs.empty() || !data) {
+      auto shape = std::make_shared<Weight>();
+      shape->name = std::move(full);
+      shape->shape = {ctx, half};
+      return shape;
+    }
+    std::vector<float> values(static_cast<std::size_t>(ctx * half));
     for (std::int64_t p = 0; p < ctx; ++p)
       for (std::int64_t i = 0; i < half; ++i)
-        (*values)[static_cast<std::size_t>(p * half + i)] = f(static_cast<float>(p) * inv_freq.f32()[i]) * scale;
-    weight->slabs = {reinterpret_cast<const std::byte*>(values->data())};
-    weight->owners = {values};
-    return weight;
+        values[static_cast<std::size_t>(p * half + i)] = f(static_cast<float>(p) * inv_freq.f32()[i]) * scale;
+    return f32_weight(std::move(full), {ctx, half}, values);
   };
   return {.cos = table("cos", [](float x) { return std::cos(x); }),
           .sin = table("sin", [](float x) { return std::sin(x); })};

@@ -51,4 +51,10 @@ struct Weight {
   }
 };
 
+// A buffer of our own as a weight with one slab; as many bytes as the shape has.
+std::shared_ptr<const Weight> owned_weight(std::string name, DType dtype, std::vector<std::int64_t> shape,
+                                           std::vector<std::byte> bytes);
+std::shared_ptr<const Weight> f32_weight(std::string name, std::vector<std::int64_t> shape,
+                                         const std::vector<float>& values);
+
 }  // namespace knapsack

@@ -306,8 +306,9 @@ Outputs expected(const OpCase& c) {
       }
       return {m};
     }
+    default:
+      return {};
   }
-  return {};
 }
 
 TEST(RefOps, EveryOpHasAKernelAndACase) {
@@ -315,7 +316,13 @@ TEST(RefOps, EveryOpHasAKernelAndACase) {
   for (const OpCase& c : testing::all_op_cases()) ++cases[c.op];
   for (const OpInfo& info : all_ops()) {
     EXPECT_NE(KernelTable::get(Isa::scalar)[info.op].run, nullptr) << info.text;
-    EXPECT_GT(cases[info.op], 0) << info.text << " has no case in op_cases.h";
+    // Primitives are held to ONNX Runtime's values (tests/import/onnx_ops_test.cc), what passes and decompositions make
+    // to the ops it stands for (tests/passes, tests/import/decompose_test.cc).
+    const bool elsewhere = info.primitive || info.op == Op::positions || info.op == Op::kv_read ||
+                           info.op == Op::fused_linear || info.op == Op::rope_cached;
+    if (!elsewhere) {
+      EXPECT_GT(cases[info.op], 0) << info.text << " has no case in op_cases.h";
+    }
   }
 }
 

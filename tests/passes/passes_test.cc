@@ -91,11 +91,9 @@ TEST(Passes, AFusedLayerHasTenNodes) {
   std::map<Op, int> layer;
   for (const Node& node : passed->graph.list())
     if (node.layer() == 1) ++layer[node.op];
-  EXPECT_EQ(layer, (std::map<Op, int>{{Op::rope_cached, 2},
-                                      {Op::kv_write, 2},
-                                      {Op::attention, 1},
-                                      {Op::fused_linear, 4},
-                                      {Op::Split, 1}}));
+  EXPECT_EQ(layer,
+            (std::map<Op, int>{
+                {Op::rope_cached, 2}, {Op::kv_write, 2}, {Op::attention, 1}, {Op::fused_linear, 4}, {Op::Split, 1}}));
   EXPECT_GE(passed->graph.find("layers.1.attn.q_proj"), 0) << "parts keep their names";
 }
 
@@ -112,8 +110,7 @@ TEST(Passes, TheFusedDecodeGraphOfThe1_5BIsSmall) {
   const auto passed = run_passes(imported->graph, Stage::imported, options, pool);
   ASSERT_TRUE(passed) << passed.error().message;
   const Graph primitive = decompose(imported->graph, {.tokens = 1, .past = 4095, .stored = false});
-  const double share =
-      static_cast<double>(passed->graph.list().size()) / static_cast<double>(primitive.list().size());
+  const double share = static_cast<double>(passed->graph.list().size()) / static_cast<double>(primitive.list().size());
   std::printf("nodes: %zu primitive, %zu fused (%.1f %%)\n", primitive.list().size(), passed->graph.list().size(),
               100 * share);
   EXPECT_LE(share, 0.4);
@@ -178,7 +175,8 @@ TEST(Passes, OneThatBreaksIsNamed) {
   ThreadPool pool(1);
   const auto path = std::filesystem::path(::testing::TempDir()) / "before.graph.txt";
   const Graph graph = graph_of("qwen2-tied-gqa");
-  for (const auto& [run, words] : {std::pair{PassFn{scales_a_node}, "logits"}, std::pair{PassFn{loses_the_output}, "no output"}}) {
+  for (const auto& [run, words] :
+       {std::pair{PassFn{scales_a_node}, "logits"}, std::pair{PassFn{loses_the_output}, "no output"}}) {
     PassOptions options = options_for(1, true);
     options.dump = path.string();
     const std::vector<PassInfo> passes{{Pass::drop_dead, "breaks-it", Stage::canonical, "", run}};

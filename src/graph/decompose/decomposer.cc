@@ -30,24 +30,20 @@ constexpr std::array rules{
 // A weight of `count` elements, each of which is f(i).
 template <class F>
 std::shared_ptr<const Weight> made_weight(const std::string& name, std::vector<std::int64_t> dims, DType type, F&& f) {
-  auto weight = std::make_shared<Weight>();
-  weight->name = name;
-  weight->dtype = type;
-  weight->shape = std::move(dims);
-  auto data = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(weight->bytes()));
-  for (std::int64_t i = 0; i < weight->elements(); ++i) {
+  std::int64_t count = 1;
+  for (const std::int64_t d : dims) count *= d;
+  std::vector<std::byte> data(static_cast<std::size_t>(row_bytes(type, count)));
+  for (std::int64_t i = 0; i < count; ++i) {
     const double value = f(i);
     const auto put = [&](auto number) {
-      std::memcpy(data->data() + i * std::int64_t{sizeof number}, &number, sizeof number);
+      std::memcpy(data.data() + i * std::int64_t{sizeof number}, &number, sizeof number);
     };
     if (type == DType::F32) put(static_cast<float>(value));
     if (type == DType::F16) put(float_to_half(static_cast<float>(value)));
     if (type == DType::I64) put(static_cast<std::int64_t>(value));
     if (type == DType::I32) put(static_cast<std::int32_t>(value));
   }
-  weight->slabs = {data->data()};
-  weight->owners = {data};
-  return weight;
+  return owned_weight(name, type, std::move(dims), std::move(data));
 }
 
 }  // namespace
