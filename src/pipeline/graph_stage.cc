@@ -2,8 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
-#include <span>
 
 #include "base/nearest.h"
 #include "base/utf8.h"
@@ -12,43 +12,55 @@
 namespace knapsack {
 namespace {
 
-// What a step of one token sees behind it, where a graph is written as exporters write it.
-constexpr std::int64_t usual_past = 4095;
+constexpr GraphStage primitive{"primitive", "in ONNX's operators, as exporters write a step at the end of the context"};
+constexpr std::array stages{Stage::imported, Stage::canonical, Stage::fixed, Stage::fused};
 
-Graph as_it_is(const Graph& graph) { return graph; }
-Graph primitive(const Graph& graph) { return decompose(graph, {.tokens = 1, .past = usual_past}); }
-
-struct Way {
-  GraphStage stage;
-  Graph (*make)(const Graph& imported);
-};
-std::span<const Way> all_ways() {
-  static const std::array ways{
-      Way{{stage_name(Stage::imported), stage_text(Stage::imported)}, as_it_is},
-      Way{{"primitive", "in ONNX's operators, as exporters write a step of one token behind 4095"}, primitive},
-  };
-  return ways;
+bool has_data(const Graph& graph) {
+  const auto& values = graph.values();
+  return std::all_of(values.begin(), values.end(),
+                     [](const Value& v) { return v.kind != ValueKind::constant || !v.weight->slabs.empty(); });
 }
 
 }  // namespace
 
 std::vector<GraphStage> graph_stages() {
-  std::vector<GraphStage> stages;
-  stages.reserve(all_ways().size());
-  for (const Way& way : all_ways()) stages.push_back(way.stage);
-  return stages;
+  std::vector<GraphStage> all;
+  all.reserve(stages.size() + 1);
+  for (const Stage stage : stages) all.push_back({stage_name(stage), stage_text(stage)});
+  all.push_back(primitive);
+  return all;
 }
 
 std::vector<std::string> graph_stage_names() {
   std::vector<std::string> names;
-  names.reserve(all_ways().size());
-  for (const Way& way : all_ways()) names.emplace_back(way.stage.name);
+  for (const GraphStage& stage : graph_stages()) names.emplace_back(stage.name);
   return names;
 }
 
-Result<Graph> graph_at_stage(const Graph& imported, std::string_view stage) {
-  for (const Way& way : all_ways())
-    if (way.stage.name == stage) return way.make(imported);
+std::vector<std::string> pass_names() {
+  std::vector<std::string> names;
+  names.reserve(all_passes().size());
+  for (const PassInfo& info : all_passes()) names.emplace_back(info.name);
+  return names;
+}
+
+Result<StagedGraph> graph_at_stage(const Graph& imported, std::string_view stage, PassOptions options,
+                                   ThreadPool& pool) {
+  const PassContext& context = options.context;
+  if (context.tokens < 1 || context.ctx < context.tokens)
+    return usage_error("a step of {} tokens does not fit a context of {}", context.tokens, context.ctx);
+  if (options.prove && !has_data(imported))
+    return usage_error("--prove runs the graph, and the weights of this model are not there; name a checkpoint");
+  if (stage == primitive.name) {
+    if (!imported.tokens()) return StagedGraph{imported};  // it came in primitives
+    return StagedGraph{decompose(imported, {.tokens = context.tokens, .past = context.ctx - context.tokens})};
+  }
+  for (const Stage each : stages) {
+    if (stage_name(each) != stage) continue;
+    options.to = each;
+    TRY(Passed passed, run_passes(imported, Stage::imported, options, pool));
+    return StagedGraph{std::move(passed.graph), std::move(passed.passes)};
+  }
   const auto names = graph_stage_names();
   const std::string near = nearest(stage, names);
   return usage_error("stage: expected one of {}, found {}{}", fmt::join(names, ", "), printable(stage),

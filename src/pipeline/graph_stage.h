@@ -1,4 +1,5 @@
-// The stages a graph goes through, by the names people ask for them with. Not for the passes that make them.
+// The stages a graph goes through, by the names people ask for them with, and the way there: the passes (src/passes)
+// from what was imported, or the primitive form that exporters write. Not for what a pass does.
 #pragma once
 
 #include <string>
@@ -6,6 +7,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "passes/pass.h"
 
 namespace knapsack {
 
@@ -15,8 +17,17 @@ struct GraphStage {
 };
 std::vector<GraphStage> graph_stages();
 std::vector<std::string> graph_stage_names();
+std::vector<std::string> pass_names();
 
-// What `imported` is at that stage. A usage error for a name that is none, with the nearest there is.
-Result<Graph> graph_at_stage(const Graph& imported, std::string_view stage);
+struct StagedGraph {
+  Graph graph;
+  std::vector<PassReport> passes{};  // those that led there
+};
+
+// What `imported` is at that stage. options: of the passes; the target stage in it is not looked at. Usage errors: a
+// name that is none, with the nearest there is; a proof of a graph whose weights are not there; a step that does not
+// fit the context.
+Result<StagedGraph> graph_at_stage(const Graph& imported, std::string_view stage, PassOptions options,
+                                   ThreadPool& pool);
 
 }  // namespace knapsack

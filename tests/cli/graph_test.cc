@@ -195,7 +195,50 @@ TEST(Graph, TheFilesNameSaysWhatItIs) {
   EXPECT_EQ(graph({model, "--format", "svg", "-o", "-"}).out, graph({model, "--format", "svg"}).out);
 }
 
+TEST(Graph, PassesAreShownAndProved) {
+  const auto shown = graph({model, "--stage", "fused", "--passes", "--prove", "--ctx", "64"});
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+  EXPECT_NE(shown.out.find("merge-linears"), std::string::npos) << shown.out;
+  const auto object = object_of(
+      graph({model, "--stage", "fused", "--passes", "--prove", "--ctx", "64", "--no-pass", "fuse-norms", "--json"}));
+  std::int64_t fewest = 1000;
+  for (const auto& each : object.at("passes").as_array()) {
+    const json::object& pass = each.as_object();
+    const bool left_out = pass.at("pass").as_string() == "fuse-norms";
+    EXPECT_EQ(pass.at("skipped").as_bool(), left_out);
+    EXPECT_EQ(pass.at("rel_l2").is_null(), left_out);
+    fewest = std::min(fewest, pass.at("nodes").as_array()[1].as_int64());
+  }
+  EXPECT_EQ(fewest, 33 + 6);  // the norms before attention and before the MLP of three layers stand alone
+  const auto text = graph({model, "--stage", "fused", "--ctx", "64", "--tokens", "4"}).out;
+  EXPECT_NE(text.find("input %ids [4, 1] I32"), std::string::npos) << text.substr(0, 400);
+  EXPECT_NE(text.find("fused_linear"), std::string::npos);
+}
+
+TEST(Graph, OnnxFilesWithTheirDimensionsPinned) {
+  const std::string onnx = testing::data_path("onnx/resnet-trained.onnx").string();
+  const auto open = graph({onnx});
+  EXPECT_EQ(open.exit_code, 2);
+  EXPECT_NE(open.err.find("\n  'batch_size' of input"), std::string::npos) << open.err;
+  EXPECT_NE(open.err.find("--dim batch_size=SIZE"), std::string::npos) << open.err;
+  const auto object = object_of(graph({onnx, "--dim", "batch_size=2", "--stage", "canonical", "--json"}));
+  std::set<std::string> ops;
+  for (const auto& each : object.at("nodes").as_array())
+    if (const auto* op = each.as_object().if_contains("op")) ops.emplace(op->as_string());
+  EXPECT_TRUE(ops.contains("Conv"));
+  EXPECT_FALSE(ops.contains("BatchNormalization"));
+  EXPECT_FALSE(ops.contains("Dropout"));
+  EXPECT_EQ(graph({onnx, "--input", "pixel_values=1,3,16,16", "--stage", "fused"}).exit_code, 0);
+  for (const std::string bad :
+       {"batch_size", "batch_size=", "batch_size=0", "batch_size=x", "batch_size=99999999999999999999"})
+    expect_error(graph({onnx, "--dim", bad}), 2, "NAME=SIZE");
+}
+
 TEST(Graph, WhatIsRefused) {
+  expect_error(graph({model, "--stage", "fused", "--no-pass", "fuse-all"}), 2, "merge-linears");
+  expect_error(graph({model, "--stage", "static", "--tokens", "9", "--ctx", "8"}), 2, "does not fit a context of 8");
+  expect_error(graph({model, "--dim", "batch=1"}), 2, "ONNX");
+  expect_error(graph({"qwen2.5-1.5b", "--stage", "fused", "--prove"}), 2, "weights of this model are not there");
   expect_error(graph({model, "--stage", "importet"}), 2, "did you mean imported?");
   expect_error(graph({model, "--format", "pdf"}), 2, "html");
   EXPECT_EQ(graph({model, "--format", "svg", "--json"}).exit_code, 2);

@@ -106,8 +106,14 @@ TEST(GraphView, WhatIsLeftOutIsABox) {
 
 TEST(GraphStage, AnUnknownOneIsNamedWithTheNearest) {
   const Graph g = testing::tiny_graph({});
-  for (const GraphStage& stage : graph_stages()) EXPECT_TRUE(graph_at_stage(g, stage.name)) << stage.name;
-  const auto none = graph_at_stage(g, "importet");
+  ThreadPool pool(1);
+  PassOptions options;
+  options.context.data = false;
+  for (const GraphStage& stage : graph_stages()) {
+    const auto at = graph_at_stage(g, stage.name, options, pool);
+    EXPECT_TRUE(at) << stage.name << ": " << (at ? "" : at.error().message);
+  }
+  const auto none = graph_at_stage(g, "importet", options, pool);
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, Code::usage);
   EXPECT_NE(none.error().message.find("did you mean imported?"), std::string::npos) << none.error().message;

@@ -15,8 +15,8 @@
 namespace knapsack {
 namespace {
 
-const std::set<DType> plain = {DType::F32, DType::F16, DType::F64, DType::I8, DType::I16,
-                               DType::I32, DType::I64, DType::BOOL};
+const std::set<DType> plain = {DType::F32, DType::F16, DType::F64, DType::I8,
+                               DType::I16, DType::I32, DType::I64, DType::BOOL};
 
 std::vector<float> decode(const FormatInfo& f, const std::byte* data, std::int64_t blocks) {
   std::vector<float> out(static_cast<std::size_t>(blocks * f.block));

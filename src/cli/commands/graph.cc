@@ -1,17 +1,24 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 
 #include "base/atomic_file.h"
+#include "base/cpus.h"
+#include "base/threads.h"
+#include "base/utf8.h"
 #include "cli/commands/command.h"
 #include "cli/json_text.h"
 #include "cli/model.h"
 #include "cli/output_file.h"
+#include "import/onnx.h"
 #include "pipeline/graph_stage.h"
 #include "pipeline/graph_view.h"
 #include "report/progress.h"
+#include "report/table.h"
 #include "report/terminal.h"
 
 namespace knapsack {
@@ -50,10 +57,20 @@ class GraphCommand final : public Command {
     arguments
         .positional(
             "MODEL", model_,
-            "a GGUF file, a Hugging Face folder, a config.json, a public model's name (qwen2.5-1.5b), or a graph "
-            "that this command wrote as text")
+            "a GGUF file, a Hugging Face folder, a config.json, a public model's name (qwen2.5-1.5b), an ONNX file, or "
+            "a graph that this command wrote as text")
         .complete = Complete::model;
     arguments.choice("--stage", stage_, graph_stage_names(), fmt::format("how far it has come: {}", stages));
+    arguments.integer("--tokens", tokens_, 1, 65536, "tokens of a step, from stage static on: 1 is decode");
+    arguments.integer("--ctx", ctx_, 1, 1 << 24, "rows of the KV cache, from stage static on");
+    arguments.texts("--no-pass", "NAME", without_,
+                    fmt::format("leave this pass out; they are {}", fmt::join(pass_names(), ", ")));
+    arguments.flag("--passes", passes_,
+                   "what each pass did, in the place of the graph: nodes, bytes that a step moves, time");
+    arguments.flag("--prove", prove_,
+                   "run the graph before and after each pass on random tokens, and compare; takes a checkpoint");
+    arguments.texts("--dim", "NAME=SIZE", dims_, "an ONNX file: the size of a dimension that it leaves open");
+    arguments.texts("--input", "NAME=1,3,224,224", shapes_, "an ONNX file: all sizes of an input");
     arguments.text("--layers", "LIST", layers_,
                    "these layers, and what is of none, only: 0, 0-3 or 0,5 (default: all)");
     arguments.choice("--format", format_, {"auto", "text", "json", "dot", "svg", "html"},
@@ -61,6 +78,9 @@ class GraphCommand final : public Command {
     arguments.text("-o,--output", "FILE", output_, "where to; - is standard output").complete = Complete::file;
     arguments.example("knapsack graph qwen2.5-1.5b -o graph.html", "then open it in a browser: / searches");
     arguments.example("knapsack graph model.gguf --layers 0", "one layer as text");
+    arguments.example("knapsack graph model.gguf --stage fused --passes --prove",
+                      "what every pass does, and that nothing changed");
+    arguments.example("knapsack graph resnet.onnx --dim batch=1 -o graph.html", "an ONNX file, its batch pinned");
     arguments.example("knapsack graph model.gguf --layers 0-1 --format dot | dot -Tpdf -o graph.pdf",
                       "two layers, laid out by Graphviz");
     arguments.example("knapsack graph model.gguf --json | jq '.nodes[] | select(.op == \"linear\") | .name'",
@@ -79,7 +99,20 @@ class GraphCommand final : public Command {
     TRY(const Read read, read_graph());
     if (read.as_text && stage_ != "imported")
       return usage_error("--stage {}: a graph as text is as it was written; name a model", stage_);
-    TRY(const Graph graph, graph_at_stage(read.graph, stage_));
+    ThreadPool pool(context.threads > 0 ? context.threads : available_cores());
+    PassOptions options;
+    options.context.tokens = tokens_;
+    options.context.ctx = ctx_;
+    options.context.data = prove_;
+    options.without = without_;
+    options.prove = prove_;
+    options.dump = prove_ ? "knapsack-before-pass.graph.txt" : "";
+    TRY(const StagedGraph staged, graph_at_stage(read.graph, stage_, options, pool));
+    const Graph& graph = staged.graph;
+    if (passes_) {
+      busy.finish();
+      return print_passes(context, staged);
+    }
     GraphLayers layers;
     if (layers_) {
       TRY(layers, graph_layers(graph, *layers_));
@@ -130,11 +163,82 @@ class GraphCommand final : public Command {
       if (!graph) return bad_input("{}: {}", model_, graph.error().message);
       return Read{std::move(*graph), std::filesystem::path(model_).filename().string(), model_, {}, true};
     }
+    if (std::filesystem::path(model_).extension() == ".onnx") {
+      TRY(const OnnxPins pins, this->pins());
+      TRY(ImportedOnnx imported, import_onnx(model_, pins));
+      return Read{std::move(imported.graph), std::filesystem::path(model_).filename().string(), model_};
+    }
+    if (!dims_.empty() || !shapes_.empty()) return usage_error("--dim and --input are for ONNX files");
     TRY(NamedModel named, read_shapes(model_));
     std::vector<std::string> notes;
     if (named.imported.format == "config.json")
       notes.emplace_back("from a config.json alone: formats and bytes are F32's, not those of a checkpoint");
     return Read{std::move(named.imported.graph), std::move(named.name), named.imported.source, std::move(notes)};
+  }
+
+  static Result<std::int64_t> size_of(std::string_view text, std::string_view whole) {
+    std::int64_t size = 0;
+    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), size);
+    if (failed != std::errc{} || end != text.data() + text.size() || size < 1)
+      return usage_error("{}: expected NAME=SIZE with sizes of 1 or more", printable(whole));
+    return size;
+  }
+
+  [[nodiscard]] Result<OnnxPins> pins() const {
+    OnnxPins pins;
+    for (const std::string& each : dims_) {
+      const auto equals = each.rfind('=');
+      TRY(pins.dims[each.substr(0, equals)], size_of(equals == std::string::npos ? "" : each.substr(equals + 1), each));
+    }
+    for (const std::string& each : shapes_) {
+      const auto equals = each.rfind('=');
+      std::vector<std::int64_t>& sizes = pins.shapes[each.substr(0, equals)];
+      std::string_view rest =
+          equals == std::string::npos ? std::string_view{} : std::string_view(each).substr(equals + 1);
+      while (true) {
+        const auto comma = rest.find(',');
+        TRY(const std::int64_t size, size_of(rest.substr(0, comma), each));
+        sizes.push_back(size);
+        if (comma == std::string_view::npos) break;
+        rest.remove_prefix(comma + 1);
+      }
+    }
+    return pins;
+  }
+
+  [[nodiscard]] Result<int> print_passes(Context& context, const StagedGraph& staged) const {
+    if (context.json) {
+      json::array passes;
+      for (const PassReport& each : staged.passes)
+        passes.push_back(json::object{{"pass", each.name},
+                                      {"what", each.what},
+                                      {"skipped", each.skipped},
+                                      {"nodes", json::array{each.nodes_before, each.nodes_after}},
+                                      {"bytes_moved", json::array{each.bytes_before, each.bytes_after}},
+                                      {"ms", each.ms},
+                                      {"rel_l2", each.rel_l2 >= 0 ? json::value(each.rel_l2) : json::value(nullptr)}});
+      TRY_VOID(print_json(context, {{"model", model_}, {"stage", stage_}, {"passes", std::move(passes)}}));
+      return 0;
+    }
+    if (staged.passes.empty()) {
+      TRY_VOID(context.out.write(fmt::format("No pass leads to stage {}.\n", stage_)));
+      return 0;
+    }
+    Table table({{"pass"},
+                 {"nodes", Table::Align::right},
+                 {"", Table::Align::right},
+                 {"moved", Table::Align::right},
+                 {"", Table::Align::right},
+                 {"ms", Table::Align::right},
+                 {"proved", Table::Align::right},
+                 {"what it does"}});
+    for (const PassReport& each : staged.passes)
+      table.row({std::string(each.name), std::to_string(each.nodes_before), std::to_string(each.nodes_after),
+                 format_bytes(each.bytes_before), format_bytes(each.bytes_after),
+                 each.skipped ? "left out" : fmt::format("{:.1f}", each.ms),
+                 each.rel_l2 < 0 ? "-" : fmt::format("{:.1e}", each.rel_l2), std::string(each.what)});
+    TRY_VOID(context.out.write(table.text()));
+    return 0;
   }
 
   // Null: of a text nobody says.
@@ -152,6 +256,9 @@ class GraphCommand final : public Command {
 
   std::string model_, stage_ = "imported", format_ = "auto", output_ = "-";
   std::optional<std::string> layers_;
+  std::int64_t tokens_ = 1, ctx_ = 4096;
+  std::vector<std::string> without_, dims_, shapes_;
+  bool passes_ = false, prove_ = false;
 };
 
 }  // namespace
