@@ -209,14 +209,14 @@ TEST(Graph, PassesAreShownAndProved) {
     EXPECT_EQ(pass.at("rel_l2").is_null(), left_out);
     fewest = std::min(fewest, pass.at("nodes").as_array()[1].as_int64());
   }
-  EXPECT_EQ(fewest, 33 + 6);  // the norms before attention and before the MLP of three layers stand alone
+  EXPECT_EQ(fewest, 33 + 7);  // two norms of each of three layers and the last one stand alone
   const auto text = graph({model, "--stage", "fused", "--ctx", "64", "--tokens", "4"}).out;
   EXPECT_NE(text.find("input %ids [4, 1] I32"), std::string::npos) << text.substr(0, 400);
   EXPECT_NE(text.find("fused_linear"), std::string::npos);
 }
 
 TEST(Graph, OnnxFilesWithTheirDimensionsPinned) {
-  const std::string onnx = testing::data_path("onnx/resnet-trained.onnx").string();
+  const std::string onnx = testing::data_path("data/onnx/resnet-trained.onnx").string();
   const auto open = graph({onnx});
   EXPECT_EQ(open.exit_code, 2);
   EXPECT_NE(open.err.find("\n  'batch_size' of input"), std::string::npos) << open.err;
