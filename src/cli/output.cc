@@ -47,26 +47,10 @@ void say(std::string_view text) {
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
-namespace {
-
-// A list in a message, one line an item after two spaces, stays one; whatever else is in it cannot begin a line.
-std::string lines_of(std::string_view message) {
-  constexpr std::string_view item = "\n  ";
-  std::string out;
-  for (std::size_t end = message.find(item); end != std::string_view::npos; end = message.find(item)) {
-    out += one_line(message.substr(0, end));
-    out += item;
-    message.remove_prefix(end + item.size());
-  }
-  return out + one_line(message);
-}
-
-}  // namespace
-
 void print_error(const Error& error) {
   const bool colour = use_colour(STDERR_FILENO);
   say(fmt::format("knapsack: {}error:{} {}\n", colour ? "\033[31m" : "", colour ? "\033[0m" : "",
-                  lines_of(error.message)));
+                  one_line(error.message)));
 }
 
 }  // namespace knapsack

@@ -39,7 +39,9 @@ bool has_minus_infinity(const Value& v) {
 
 Result<void> fixed(const Graph& graph, Stage stage) {
   for (const Value& v : graph.values()) {
-    if (v.symbolic() || v.dynamic)
+    if (v.dynamic)
+      return unsupported("graph, stage {}: '{}' has a dimension that depends on data", stage_name(stage), v.name);
+    if (v.symbolic())
       return bad_input("graph, stage {}: '{}' has a dimension that is no number", stage_name(stage), v.name);
     if (v.kind == ValueKind::state && v.dims.size() != 2)
       return bad_input("graph, stage {}: state '{}' has no context", stage_name(stage), v.name);

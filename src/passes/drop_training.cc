@@ -62,7 +62,9 @@ Result<Graph> pass_drop_training(const Graph& graph, const PassContext&) {
     const bool nothing = node.op == Op::Identity || node.op == Op::Dropout;
     // An output is made by a node.
     const bool is_input = nothing && graph.value(node.inputs[0]).kind != ValueKind::computed;
-    if (nothing && !(is_input && uses.output[static_cast<std::size_t>(node.outputs[0])])) {
+    if (nothing && is_input && uses.output[static_cast<std::size_t>(node.outputs[0])]) {
+      to.replace(node.outputs[0], to.node(node, Op::Identity, {to.of(node.inputs[0])}, {}));
+    } else if (nothing) {
       to.replace(node.outputs[0], to.of(node.inputs[0]));
     } else if (conv[i] >= 0) {
       fold(to, graph.list()[static_cast<std::size_t>(conv[i])], node);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
 #include "base/atomic_file.h"
 #include "base/clock.h"
@@ -19,7 +20,10 @@ constexpr auto table = std::to_array<PassInfo>({
 
 std::string kept(const Graph& before, const std::string& path) {
   if (path.empty()) return {};
-  auto file = AtomicFile::create(path);
+  std::error_code ignored;
+  if (std::filesystem::exists(std::filesystem::symlink_status(path, ignored)))
+    return fmt::format("; the graph of before is not kept, {} is there already", path);
+  auto file = AtomicFile::create(path, Existing::kept);
   if (!file) return fmt::format("; the graph of before could not be kept: {}", file.error().message);
   auto done = file->write(to_text(before));
   if (done) done = file->commit();
@@ -27,7 +31,9 @@ std::string kept(const Graph& before, const std::string& path) {
   return fmt::format("; the graph of before lies in {}", path);
 }
 
+// What cannot be run is no fault of the pass.
 Error broken(const PassInfo& info, const Error& error, const Graph& before, const std::string& dump) {
+  if (error.code == Code::unsupported) return error;
   return Error{error.code, fmt::format("pass {}: {}{}", info.name, error.message, kept(before, dump))};
 }
 

@@ -218,6 +218,19 @@ TEST(Passes, TrainingLeavesNothingBehind) {
   EXPECT_EQ(counts(passed->graph), (std::map<Op, int>{{Op::Conv, 1}, {Op::Relu, 1}, {Op::Add, 1}}));
 }
 
+TEST(Passes, ADropoutOfAnInputThatIsAnOutput) {
+  ThreadPool pool(1);
+  auto graph = graph_from_text(
+      "knapsack-graph 1\n"
+      "input %x [2, 3] F32\n"
+      "%d [2, 3] F32 = Dropout %x\n"
+      "output %d\n");
+  ASSERT_TRUE(graph) << graph.error().message;
+  const auto passed = run_passes(*graph, Stage::imported, options_for(1, true), pool);
+  ASSERT_TRUE(passed) << passed.error().message;
+  EXPECT_EQ(counts(passed->graph), (std::map<Op, int>{{Op::Identity, 1}}));
+}
+
 TEST(Passes, MasksBecomeFinite) {
   ThreadPool pool(1);
   auto graph = graph_from_text(

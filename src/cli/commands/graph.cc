@@ -94,7 +94,11 @@ class GraphCommand final : public Command {
     const std::string form = format_ != "auto" ? format_ : json ? "json" : by_name.empty() ? "text" : by_name;
     if (!to_file && context.json && form != "json")
       return usage_error("--format {} and --json both want standard output; name a file (-o FILE)", form);
-    if (to_file) TRY_VOID(not_the_model(output_, model_));
+    if (to_file) TRY_VOID(not_over_another());
+    if (passes_ && (to_file || format_ != "auto"))
+      return usage_error("--passes writes a table to standard output, or --json; -o and --format are for the graph");
+    if (prove_ && (stage_ == "imported" || stage_ == "primitive"))
+      return usage_error("--prove: no pass leads to stage {}; try --stage fused", stage_);
     Busy busy("reading", context.quiet);
     TRY(const Read read, read_graph());
     if (read.as_text && stage_ != "imported")
@@ -109,6 +113,8 @@ class GraphCommand final : public Command {
     options.dump = prove_ ? "knapsack-before-pass.graph.txt" : "";
     TRY(const StagedGraph staged, graph_at_stage(read.graph, stage_, options, pool));
     const Graph& graph = staged.graph;
+    std::vector<std::string> notes = read.notes;
+    if (!without_.empty()) notes.push_back(fmt::format("without the passes {}", fmt::join(without_, ", ")));
     if (passes_) {
       busy.finish();
       return print_passes(context, staged);
@@ -118,10 +124,9 @@ class GraphCommand final : public Command {
       TRY(layers, graph_layers(graph, *layers_));
     }
     busy.finish();
-    const GraphView view =
-        graph_view(graph, read.as_text ? one_line(read.name) : fmt::format("{}, {}", one_line(read.name), stage_),
-                   layers, read.notes);
-    const std::string text = form == "text"   ? graph_text(graph, layers, read.notes)
+    const GraphView view = graph_view(
+        graph, read.as_text ? one_line(read.name) : fmt::format("{}, {}", one_line(read.name), stage_), layers, notes);
+    const std::string text = form == "text"   ? graph_text(graph, layers, notes)
                              : form == "dot"  ? graph_dot(view)
                              : form == "svg"  ? graph_svg(view)
                              : form == "html" ? graph_html(view)
@@ -174,6 +179,21 @@ class GraphCommand final : public Command {
     if (named.imported.format == "config.json")
       notes.emplace_back("from a config.json alone: formats and bytes are F32's, not those of a checkpoint");
     return Read{std::move(named.imported.graph), std::move(named.name), named.imported.source, std::move(notes)};
+  }
+
+  // No weights are written over: those of the model, or any file that no graph was written to.
+  [[nodiscard]] Result<void> not_over_another() const {
+    TRY_VOID(not_the_model(output_, model_));
+    const std::filesystem::path model(model_);
+    if (model.filename() == "config.json") TRY_VOID(not_the_model(output_, model.parent_path().string()));
+    std::error_code failed;
+    if (!std::filesystem::is_regular_file(output_, failed)) return {};
+    const std::string extension = std::filesystem::path(output_).extension().string();
+    if (!format_of(output_).empty() || extension == ".txt" || begins_as_graph(output_)) return {};
+    return usage_error(
+        "{} is there already, and is not named as a graph is (.txt, .html, .svg, .dot, .json); remove it or "
+        "name another file",
+        output_);
   }
 
   static Result<std::int64_t> size_of(std::string_view text, std::string_view whole) {

@@ -235,9 +235,9 @@ Error Importer::problems() const {
     if (fresh) groups.emplace_back(&each, std::vector<const std::string*>{});
     groups[it->second].second.push_back(&each.node);
   }
-  std::string text = fmt::format("{} node{} cannot be imported:", problems_.size(), problems_.size() == 1 ? "" : "s");
+  std::string text = fmt::format("{} node{} cannot be imported", problems_.size(), problems_.size() == 1 ? "" : "s");
   for (const auto& [problem, nodes] : groups) {
-    text += fmt::format("\n  {}: {}; at", problem->op, problem->what);
+    text += fmt::format("; {}: {}; at", problem->op, problem->what);
     for (const std::string* node : nodes) text += fmt::format("{} '{}'", node == nodes.front() ? "" : ",", *node);
   }
   return {Code::unsupported, std::move(text)};

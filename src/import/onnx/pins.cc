@@ -81,7 +81,7 @@ class Pinning {
           "inputs of types that this version does not compute with: {}; tensors of float, float16, "
           "bfloat16, double, bool and signed integers are known",
           refused);
-    if (!open.empty()) return usage_error("dimensions without a size:{}", open);
+    if (!open.empty()) return usage_error("dimensions without a size{}", open);
     return pinned;
   }
 
@@ -147,7 +147,7 @@ class Pinning {
       return {};
     }
     if (!value.shape) {
-      open += fmt::format("\n  input '{}' has no shape: --input {}=SIZE,SIZE,...", value.name, value.name);
+      open += fmt::format("; input '{}' has no shape: --input {}=SIZE,SIZE,...", value.name, value.name);
       return {};
     }
     bool unnamed = false;
@@ -164,8 +164,8 @@ class Pinning {
       input.dims.push_back(size.value_or(1));
     }
     if (unnamed)
-      open += fmt::format("\n  a dimension without a name of input '{}' {}: --input {}={}", value.name,
-                          shape_text(value), value.name, example(value));
+      open += fmt::format("; a dimension without a name of input '{}' {}: --input {}={}", value.name, shape_text(value),
+                          value.name, example(value));
     if (const auto fine = check_dims(input.dims); !fine || std::any_of(input.dims.begin(), input.dims.end(), below_1))
       return unsupported("input '{}' is {}: dimensions of 1 to {} are known, and at most {} of them", value.name,
                          dims_text(input.dims), max_size, max_rank);
@@ -184,7 +184,7 @@ class Pinning {
         flags += fmt::format("{}--dim {}=SIZE", flags.empty() ? "" : " ", part);
     }
     if (flags.empty()) flags = fmt::format("--dim '{}'=SIZE", symbol);
-    return fmt::format("\n  '{}' of input '{}' {}: {}", symbol, value.name, shape_text(value), flags);
+    return fmt::format("; '{}' of input '{}' {}: {}", symbol, value.name, shape_text(value), flags);
   }
 
   std::string example(const OnnxValue& value) {

@@ -1,38 +1,17 @@
 #include <cmath>
 
-#include "kernels/ref/ref.h"
+#include "kernels/ref/rotate.h"
 
 namespace knapsack::ref {
 
 // The angle is a float32 product and its cosine a float32 cosine, as in transformers: at large positions a more
 // exact angle would be a different model.
 void rope(const OpCall& call) {
-  const std::int64_t heads = call.attrs->i(Attr::heads);
-  const std::int64_t stride = call.attrs->i(Attr::stride);
-  const std::int64_t begin = call.attrs->i(Attr::begin);
-  const std::int64_t half = call.attrs->i(Attr::rotary) / 2;
-  const bool interleaved = call.attrs->i(Attr::interleaved) != 0;
   const float scale = call.attrs->f(Attr::scale, 1);
   const float* inv_freq = call.in[1].weight->f32();
-  const std::int64_t cols = heads * stride;
-  for_rows(call, call.in[0].rows, [&](std::int64_t row, int) {
-    const float* x = call.in[0].f32() + row * cols;
-    float* y = call.out[0].f32() + row * cols;
-    std::copy_n(x, cols, y);
-    const auto position = static_cast<float>(call.rows->positions[static_cast<std::size_t>(row)]);
-    for (std::int64_t i = 0; i < half; ++i) {
-      const float angle = position * inv_freq[i];
-      const float c = std::cos(angle) * scale;
-      const float s = std::sin(angle) * scale;
-      const std::int64_t first = begin + (interleaved ? 2 * i : i);
-      const std::int64_t second = interleaved ? first + 1 : first + half;
-      for (std::int64_t h = 0; h < heads; ++h) {
-        const float a = x[h * stride + first];
-        const float b = x[h * stride + second];
-        y[h * stride + first] = a * c - b * s;
-        y[h * stride + second] = b * c + a * s;
-      }
-    }
+  rotate_heads(call, [=](std::int64_t position, std::int64_t i) {
+    const float angle = static_cast<float>(position) * inv_freq[i];
+    return std::pair{std::cos(angle) * scale, std::sin(angle) * scale};
   });
 }
 
