@@ -66,7 +66,8 @@ Decomposer::Scope::~Scope() {
   decomposer_.purpose_ = purpose_;
 }
 
-Decomposer::Decomposer(const Graph& source, const DecomposeOptions& options) : source_(source), options_(options) {
+Decomposer::Decomposer(const Graph& source, const DecomposeOptions& options)
+    : source_(source), options_(options), uses_(source) {
   CHECK(options.tokens >= 1 && options.past >= 0);
   CHECK(appends() || options.ctx > 0);
   forms_.resize(source.values().size());
@@ -81,8 +82,9 @@ Decomposer::Decomposer(const Graph& source, const DecomposeOptions& options) : s
 
 bool Decomposer::decomposes(const Node& node) const {
   if (op_info(node.op).primitive) return false;
-  if (appends() || options_.decomposes == nullptr) return true;
+  if (appends()) return true;
   if (node.op == Op::kv_write || node.op == Op::kv_read || node.op == Op::positions) return false;
+  if (options_.decomposes == nullptr) return true;
   if (node.op != Op::router && node.op != Op::moe) return options_.decomposes(node);
   // Who chooses and who is chosen speak of experts by number, of one type.
   const ValueId ids = node.op == Op::router ? node.outputs[0] : node.inputs[1];
@@ -111,17 +113,12 @@ void Decomposer::declare() {
 Graph Decomposer::run() {
   declare();
   for (const Node& node : source_.list()) {
-    if (!decomposes(node) && !(appends() || options_.decomposes == nullptr)) {
+    if (!decomposes(node)) {
       keep(node);
       continue;
     }
     const Scope scope(*this, node.op, node.name, Purpose::plain);
-    if (op_info(node.op).primitive ||
-        (!appends() && (node.op == Op::kv_write || node.op == Op::kv_read || node.op == Op::positions))) {
-      keep(node);
-    } else {
-      rules[static_cast<std::size_t>(node.op)](*this, node);
-    }
+    rules[static_cast<std::size_t>(node.op)](*this, node);
   }
   if (appends()) {
     out_.add_output(flat(source_.output()));

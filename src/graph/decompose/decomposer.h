@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "graph/decompose/decompose.h"
+#include "graph/rewrite.h"
 
 namespace knapsack {
 
@@ -138,6 +139,7 @@ class Decomposer {
 
   const Graph& source_;
   DecomposeOptions options_;
+  Uses uses_;
   Graph out_;
   std::vector<Forms> forms_;
   std::vector<ValueId> states_;  // indexed: by value of the source, its version in the result

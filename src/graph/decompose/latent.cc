@@ -21,17 +21,13 @@ std::shared_ptr<const Weight> latent_up(const Weight& k, const Weight& v, std::i
 }  // namespace
 
 const Node* Decomposer::maker(ValueId value) const {
-  for (const Node& node : source_.list())
-    for (const ValueId id : node.outputs)
-      if (id == value) return &node;
-  return nullptr;
+  const int at = uses_.maker[static_cast<std::size_t>(value)];
+  return at < 0 ? nullptr : &source_.list()[static_cast<std::size_t>(at)];
 }
 
 const Node* Decomposer::reader(ValueId value) const {
-  for (const Node& node : source_.list())
-    for (const ValueId id : node.inputs)
-      if (id == value) return &node;
-  return nullptr;
+  const auto& readers = uses_.readers[static_cast<std::size_t>(value)];
+  return readers.empty() ? nullptr : &source_.list()[static_cast<std::size_t>(readers.front())];
 }
 
 void Decomposer::find_latents() {
