@@ -4,6 +4,7 @@
 #include <array>
 #include <initializer_list>
 #include <numeric>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -204,8 +205,16 @@ Dims slide(Tensors& t, const Window& w, bool up) {
   return out;
 }
 
-// x [N, C, ..], w [M, C/group, ..], b [M]?   [group=1, strides=1, dilations=1, pads=0]
-Outputs conv(Tensors& t) {
+// x [N, C, ..], a weight of two channel dimensions and the kernel, b [channels made]?
+// [group=1, strides=1, dilations=1, pads=0]
+struct Convolution {
+  DType dtype;
+  std::int64_t channels;  // that it makes
+  Window window;
+};
+
+// Nothing after a failure.
+std::optional<Convolution> convolution(Tensors& t, bool transposed) {
   t.attributes({}, {Attr::group, Attr::strides, Attr::dilations, Attr::pads});
   const DType dtype = t.common();
   t.has_rank(0, 3, 5);
@@ -214,38 +223,37 @@ Outputs conv(Tensors& t) {
   if (t.failed()) return {};
   const auto& w = t.dims(1);
   const std::int64_t group = t.rule().count(Attr::group, 1);
-  t.require(w[0] % group == 0 && t.dims(0)[1] == w[1] * group, "needs as many channels as its weight has, by groups");
-  if (t.count() > 2) t.require(t.dims(2) == Dims{w[0]}, "needs a bias for each channel that it makes");
-  const Window win = window(t, std::span(w).subspan(2));
+  const std::int64_t taken = transposed ? w[0] : w[1] * group;
+  const std::int64_t channels = transposed ? w[1] * group : w[0];
+  t.require(w[0] % group == 0 && t.dims(0)[1] == taken, "needs as many channels as its weight has, by groups");
+  if (t.count() > 2) t.require(t.dims(2) == Dims{channels}, "needs a bias for each channel that it makes");
+  Window win = window(t, std::span(w).subspan(2));
   if (t.failed()) return {};
-  Dims out = slide(t, win, false);
-  out[1] = w[0];
-  return {t.make(dtype, std::move(out))};
+  return Convolution{dtype, channels, std::move(win)};
 }
 
-// x [N, C, ..], w [C, M/group, ..], b [M]?   [group=1, strides=1, dilations=1, pads=0]
+// w [M, C/group, ..]
+Outputs conv(Tensors& t) {
+  const auto c = convolution(t, false);
+  if (!c) return {};
+  Dims out = slide(t, c->window, false);
+  out[1] = c->channels;
+  return {t.make(c->dtype, std::move(out))};
+}
+
+// w [C, M/group, ..]
 Outputs conv_transpose(Tensors& t) {
-  t.attributes({}, {Attr::group, Attr::strides, Attr::dilations, Attr::pads});
-  const DType dtype = t.common();
-  t.has_rank(0, 3, 5);
-  if (t.failed()) return {};
-  t.has_rank(1, t.rank(0), t.rank(0));
-  if (t.failed()) return {};
-  const auto& w = t.dims(1);
-  const std::int64_t group = t.rule().count(Attr::group, 1);
-  t.require(w[0] % group == 0 && t.dims(0)[1] == w[0], "needs as many channels as its weight has, by groups");
-  const std::int64_t channels = w[1] * group;
-  if (t.count() > 2) t.require(t.dims(2) == Dims{channels}, "needs a bias for each channel that it makes");
-  const Window win = window(t, std::span(w).subspan(2));
-  if (t.failed()) return {};
-  Dims out{t.dims(0)[0], channels};
+  const auto c = convolution(t, true);
+  if (!c) return {};
+  const Window& win = c->window;
+  Dims out{t.dims(0)[0], c->channels};
   const std::size_t n = win.kernel.size();
   for (std::size_t k = 0; k < n; ++k) {
     out.push_back((t.dims(0)[2 + k] - 1) * win.strides[k] + (win.kernel[k] - 1) * win.dilations[k] + 1 - win.pads[k] -
                   win.pads[n + k]);
     t.require(out.back() >= 1, "has pads that leave nothing");
   }
-  return {t.make(dtype, std::move(out))};
+  return {t.make(c->dtype, std::move(out))};
 }
 
 // [kernel, strides=1, dilations=1, pads=0, ceil=0, count_pads=0]
