@@ -97,6 +97,13 @@ class Inspector {
     if (w.shape.size() != 1 || w.shape[0] != length)
       fail("input {} ({}) must be a vector of {}, found {}", index, w.name, length, dims_text(w.shape));
   }
+  // Numbers of columns: how many.
+  std::int64_t indices(std::size_t index) {
+    const Weight& w = constant(index);
+    require(w.shape.size() == 1, "columns are chosen by a vector");
+    vector(index, w.cols(), DType::I32);
+    return w.cols();
+  }
   void equal(std::string_view what, std::int64_t found, std::int64_t expected) {
     if (found != expected) fail("{} must be {}, found {}", what, expected, found);
   }

@@ -158,8 +158,7 @@ std::vector<Value> shape_of(Op op, const Attrs& attrs, Inspector& in) {
     case Op::gather_cols: {
       in.attributes({}, {});
       const Value& x = in.activation(0);
-      in.vector(1, x.cols(), DType::I32);
-      return {activation_of(x.rows(), x.cols())};
+      return {activation_of(x.rows(), in.indices(1))};
     }
     case Op::rope: {
       in.attributes({Attr::heads, Attr::stride, Attr::rotary}, {Attr::begin, Attr::interleaved, Attr::scale});

@@ -117,11 +117,11 @@ class Verifier {
     }
     if (node.op == Op::gather_cols) {
       const Weight& index = *graph_.value(node.inputs[1]).weight;
+      const std::int64_t cols = graph_.value(node.inputs[0]).cols();
       for (std::int64_t i = 0; i < index.cols() && !index.slabs.empty(); ++i) {
         const auto col = load_unaligned<std::int32_t>(index.slab(0) + i * 4);
-        if (col < 0 || col >= index.cols())
-          return at_node(node,
-                         fmt::format("index {} of '{}' is {}, there are {} columns", i, index.name, col, index.cols()));
+        if (col < 0 || col >= cols)
+          return at_node(node, fmt::format("index {} of '{}' is {}, there are {} columns", i, index.name, col, cols));
       }
     }
     return {};

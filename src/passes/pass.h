@@ -32,6 +32,8 @@ struct PassContext {
   // Merged weights are made: a copy of those that do not lie side by side. Without, they have a shape alone, and the
   // graph cannot be run.
   bool data = true;
+  // Told by a pass that did nothing why that is so.
+  std::function<void(std::string)> note = nullptr;
 };
 
 using PassFn = Result<Graph> (*)(const Graph& graph, const PassContext& context);
@@ -59,6 +61,7 @@ struct PassReport {
   double bytes_before = 0, bytes_after = 0;  // moved to and from memory by one step (bytes_moved)
   double ms = 0;
   double rel_l2 = -1;  // of the proof; below 0: not proved
+  std::string note{};  // why it did nothing
 };
 
 struct PassOptions {

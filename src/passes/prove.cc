@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <numeric>
 #include <random>
 
 #include "graph/run.h"
+#include "passes/recognize/recognize.h"
+#include "passes/recognize/rules.h"
 #include "program/executor.h"
 #include "tensor/half.h"
 
@@ -133,6 +136,94 @@ Result<Proof> prove_tensors(const Graph& before, const Graph& after, const Prove
   return proof;
 }
 
+// The first output of `before` that has the decoder's logits for all of the step's tokens, or for the last alone.
+Result<std::vector<float>> logits_of(const Graph& before, const std::vector<std::vector<std::byte>>& outputs,
+                                     std::int64_t tokens, std::int64_t vocab) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Value& v = before.value(before.outputs()[i]);
+    if (v.cols() == vocab && (v.elements() == tokens * vocab || v.elements() == vocab))
+      return floats_of(outputs[i], v.dtype);
+  }
+  return bad_input("no output has {} logits", vocab);
+}
+
+// A graph of one step behind a given past, and the decoder that it was recognised as: the decoder runs over the past,
+// what it keeps of that goes into the graph's caches, then both make the logits of the step.
+Result<Proof> prove_recognised(const Graph& before, const Graph& after, const ProveOptions& options, ThreadPool& pool) {
+  TRY(const Recognised recognised, recognize_decoder(before, false));
+  TRY(const recognition::Inputs inputs, recognition::inputs_of(before));
+  const std::int64_t past = recognised.past;
+  const std::int64_t tokens = recognised.tokens;
+  const std::int64_t vocab = after.value(after.output()).cols();
+  std::mt19937_64 random(options.seed);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(past + tokens));
+  for (std::int32_t& id : ids) id = static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(vocab));
+
+  TRY(auto program, lower(after, {.max_tokens = std::max(past, tokens), .max_selected = tokens}));
+  TRY(auto kv, KvCache::create(program->states, 1, past + tokens, DType::F32));
+  TRY(auto executor, Executor::create(program, kv, pool, Isa::scalar));
+  std::map<std::string, std::vector<float>, std::less<>> kept;
+  for (const Recognised::Cache& cache : recognised.caches) kept[cache.write];
+  executor->set_tap([&](std::string_view name, std::int64_t rows, std::int64_t cols, float* data) {
+    if (const auto at = kept.find(name); at != kept.end()) at->second.assign(data, data + rows * cols);
+  });
+  const std::vector<std::int32_t> slots(ids.size(), 0);
+  std::vector<std::int32_t> positions(ids.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  std::vector<std::int32_t> selected(static_cast<std::size_t>(tokens));
+  std::iota(selected.begin(), selected.end(), 0);
+  const auto step = [&](std::int64_t first, std::int64_t count, std::span<const std::int32_t> rows) {
+    const auto from = static_cast<std::size_t>(first);
+    const auto size = static_cast<std::size_t>(count);
+    return executor->run({.ids = std::span(ids).subspan(from, size),
+                          .positions = std::span(positions).subspan(from, size),
+                          .slots = std::span(slots).first(size),
+                          .selected = rows});
+  };
+  if (past > 0) step(0, past, {});
+  const auto past_rows = kept;
+  const auto made = step(past, tokens, selected);
+
+  std::vector<std::vector<std::byte>> operands;
+  for (std::size_t i = 0; i < before.values().size(); ++i) {
+    const Value& v = before.values()[i];
+    if (v.kind != ValueKind::input) continue;
+    std::vector<std::byte> bytes(static_cast<std::size_t>(v.elements() * format(v.dtype).block_bytes));
+    const auto cache = std::find_if(recognised.caches.begin(), recognised.caches.end(),
+                                    [&](const Recognised::Cache& each) { return each.input == v.name; });
+    if (const auto known = inputs.known.find(static_cast<ValueId>(i)); known != inputs.known.end()) {
+      std::memcpy(bytes.data(), known->second->weight->slabs[0], bytes.size());
+    } else if (cache != recognised.caches.end()) {
+      const std::vector<float>& rows = past_rows.at(cache->write);
+      // [.., past, ..]: what is before and behind the axis are the columns. Behind the past there may be room.
+      const auto axis = static_cast<std::size_t>(cache->axis);
+      const std::int64_t length = v.dims[axis];
+      const std::int64_t cols = v.elements() / length;
+      CHECK(std::ssize(rows) == past * cols && length >= past);
+      std::int64_t behind = 1;
+      for (std::size_t d = axis + 1; d < v.dims.size(); ++d) behind *= v.dims[d];
+      std::vector<float> turned(static_cast<std::size_t>(v.elements()));
+      for (std::int64_t t = 0; t < past; ++t)
+        for (std::int64_t c = 0; c < cols; ++c)
+          turned[static_cast<std::size_t>((c / behind * length + t) * behind + c % behind)] =
+              rows[static_cast<std::size_t>(t * cols + c)];
+      format(v.dtype).encode(turned.data(), bytes.data(), v.elements());
+    } else {
+      for (std::int64_t t = 0; t < tokens; ++t) {
+        const std::int64_t id = ids[static_cast<std::size_t>(past + t)];
+        const auto small = static_cast<std::int32_t>(id);
+        if (v.dtype == DType::I64) std::memcpy(bytes.data() + t * std::int64_t{sizeof id}, &id, sizeof id);
+        if (v.dtype == DType::I32) std::memcpy(bytes.data() + t * std::int64_t{sizeof small}, &small, sizeof small);
+      }
+    }
+    operands.push_back(std::move(bytes));
+  }
+  TRY(const auto outputs,
+      run_tensors(before, std::vector<std::span<const std::byte>>(operands.begin(), operands.end()), pool));
+  TRY(const auto wanted, logits_of(before, outputs, tokens, vocab));
+  return compare(wanted, made.last(wanted.size()), options.tolerance, "the logits of random ids");
+}
+
 }  // namespace
 
 Result<std::vector<float>> run_decoder(const Graph& graph, std::span<const std::int32_t> ids, std::int64_t step,
@@ -159,6 +250,7 @@ Result<std::vector<float>> run_decoder(const Graph& graph, std::span<const std::
 }
 
 Result<Proof> prove_equal(const Graph& before, const Graph& after, const ProveOptions& options, ThreadPool& pool) {
+  if (!before.tokens() && after.tokens()) return prove_recognised(before, after, options, pool);
   if (before.tokens().has_value() != after.tokens().has_value())
     return bad_input("one of them is a decoder, the other is not");
   return before.tokens() ? prove_decoder(before, after, options, pool) : prove_tensors(before, after, options, pool);

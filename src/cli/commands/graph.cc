@@ -236,7 +236,8 @@ class GraphCommand final : public Command {
                                       {"nodes", json::array{each.nodes_before, each.nodes_after}},
                                       {"bytes_moved", json::array{each.bytes_before, each.bytes_after}},
                                       {"ms", each.ms},
-                                      {"rel_l2", each.rel_l2 >= 0 ? json::value(each.rel_l2) : json::value(nullptr)}});
+                                      {"rel_l2", each.rel_l2 >= 0 ? json::value(each.rel_l2) : json::value(nullptr)},
+                                      {"note", each.note.empty() ? json::value(nullptr) : json::value(each.note)}});
       TRY_VOID(print_json(context, {{"model", model_}, {"stage", stage_}, {"passes", std::move(passes)}}));
       return 0;
     }
@@ -258,6 +259,8 @@ class GraphCommand final : public Command {
                  each.skipped ? "left out" : fmt::format("{:.1f}", each.ms),
                  each.rel_l2 < 0 ? "-" : fmt::format("{:.1e}", each.rel_l2), std::string(each.what)});
     TRY_VOID(context.out.write(table.text()));
+    for (const PassReport& each : staged.passes)
+      if (!each.note.empty()) TRY_VOID(context.out.write(fmt::format("{}: {}\n", each.name, one_line(each.note))));
     return 0;
   }
 

@@ -1,0 +1,75 @@
+// The decoder that is being built: nodes of ops.inc on rows of activations, made when a form needs them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "graph/graph.h"
+#include "passes/recognize/form.h"
+#include "passes/recognize/side.h"
+
+namespace knapsack::recognition {
+
+class Builder {
+ public:
+  // data: weights that are cut or turned are made; without, they have a shape alone.
+  Builder(bool data, Angles& angles) : data_(data), angles_(angles) {}
+
+  Graph& graph() { return graph_; }
+  // Name for the nodes that are made from here on: that of the imported graph's.
+  void at(std::string name) { name_ = std::move(name); }
+  ValueId node(Op op, std::vector<ValueId> inputs, Attrs attrs = {});
+  std::vector<ValueId> nodes(Op op, std::vector<ValueId> inputs, Attrs attrs);
+  [[nodiscard]] const Node* maker(ValueId id) const;
+
+  // Constants. matrix: of `v` [K, N] as [N, K]; rows: as it is; vector: F32.
+  std::shared_ptr<const Weight> turned(const Value& v);
+  static std::shared_ptr<const Weight> as_it_is(const Value& v);
+  Result<std::shared_ptr<const Weight>> vector(const Value& v) const;
+  ValueId constant(const std::shared_ptr<const Weight>& weight);
+
+  // The columns of an activation, in this order: itself, or a product by those rows of its weight, or gather_cols.
+  ValueId select(ValueId base, const std::vector<std::int32_t>& columns);
+  // factor * grid as an activation [T, elements], in the order of the elements: RoPE where they are rotated.
+  Result<ValueId> rows(const Grid& grid, double factor);
+  // The same with rotated columns told by what rotates them: one part, nothing scaled but by the factor, which it
+  // changes.
+  Result<Grid> settled(const Grid& grid, double& factor);
+
+  ValueId linear(ValueId x, std::shared_ptr<const Weight> weight);
+  // The cache that keeps x [T, columns]; the same for the same x. past: the input it continues; empty: none.
+  ValueId cache(ValueId x, const std::string& past);
+
+  struct CacheInfo {
+    ValueId write = -1, x = -1;
+    std::string past;  // the input's name
+  };
+  [[nodiscard]] const std::vector<CacheInfo>& caches() const { return caches_; }
+  [[nodiscard]] std::int64_t columns(ValueId id) const { return graph_.value(id).cols(); }
+
+ private:
+  struct Pair;
+  ValueId inv_freq(const std::vector<float>& values);
+  Result<ValueId> rotate(ValueId base, std::vector<Pair> pairs, double scale);
+  std::string unique();
+
+  Graph graph_;
+  bool data_;
+  Angles& angles_;
+  std::string name_;
+  int count_ = 0;
+  std::vector<int> maker_;
+  std::vector<CacheInfo> caches_;
+  std::map<const Weight*, ValueId> constants_;
+  std::map<const Weight*, std::shared_ptr<const Weight>> turned_;
+  std::map<std::pair<ValueId, std::vector<std::int32_t>>, ValueId> selected_;
+  std::vector<std::pair<std::vector<float>, ValueId>> tables_;
+  std::map<std::string, ValueId> rotated_;  // by what is done
+};
+
+}  // namespace knapsack::recognition

@@ -1,0 +1,136 @@
+// What a value of an imported graph is, told in terms of the decoder that is being built: which columns of which
+// activation, how scaled; a function of one; scores, a cache, a router's choice. Operators that only move data change
+// the columns' places and make no node.
+// Not for the rules of the operators: rules.h.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "passes/recognize/samples.h"
+
+namespace knapsack::recognition {
+
+// One dimension of a value runs along...
+enum class Along : std::uint8_t {
+  step,      // the tokens of the step
+  selected,  // of these the last alone
+  past,      // those before the step, given as an input
+  cache,     // both
+  hits,      // those of the step that an expert is given
+};
+
+// A column of an activation that the new graph makes (of a cache: of the state, behind its write); -1: zero.
+struct Column {
+  ValueId base = -1;
+  std::int32_t col = 0;
+  bool operator==(const Column&) const = default;
+};
+
+// A sum of columns times coefficients for each element of [dims without `axis`], outermost first.
+struct Part {
+  std::vector<Column> columns;
+  std::vector<float> coefficients{};  // [elements, tokens]; empty: 1
+};
+
+struct Grid {
+  std::vector<std::int64_t> dims;
+  std::int64_t axis = 0;  // the one that runs along
+  Along along = Along::step;
+  int expert = -1;  // of hits
+  std::vector<Part> parts;
+
+  [[nodiscard]] std::int64_t length() const { return dims[static_cast<std::size_t>(axis)]; }
+  [[nodiscard]] std::int64_t elements() const { return static_cast<std::int64_t>(parts.front().columns.size()); }
+  [[nodiscard]] std::int64_t last() const { return dims.back(); }
+  [[nodiscard]] std::vector<std::int64_t> reduced() const {  // dims, 1 at the axis
+    auto all = dims;
+    all[static_cast<std::size_t>(axis)] = 1;
+    return all;
+  }
+  // One part, nothing scaled.
+  [[nodiscard]] bool plain() const { return parts.size() == 1 && parts[0].coefficients.empty(); }
+  // The same elements, wherever they lie.
+  [[nodiscard]] bool same(const Grid& other) const;
+  // One token runs along any dimension of one: the grid with that one as its axis; itself where that is not so.
+  [[nodiscard]] Grid seen_along(std::int64_t wanted) const;
+};
+
+enum class Kind : std::uint8_t {
+  unknown,
+  side,                   // known numbers: constants, positions, masks, and what follows from them
+  matrix,                 // a constant that is too large to be computed with
+  grid,                   // factor * grid
+  function,               // f(grid), element by element
+  row_norm,               // f(mean of the squares of grid's last dimension)
+  scores,                 // f(q k)
+  masked,                 // the same, masked
+  probs,                  // softmax of these
+  probs_nan,              // where those are no numbers
+  expert_logits_softmax,  // softmax of a router's logits
+  chosen,                 // weights of the chosen experts
+  chosen_sum,             // their sum
+  chosen_ids,
+  is_expert,          // where the chosen one is `expert`
+  expert_weight_all,  // `chosen` where it is, else 0
+  expert_weight,      // of the expert, [tokens, 1]
+  hits,               // places [2, hits] of is_expert: token, place among the chosen
+  hit_tokens,
+  hit_places,
+  hit_flat,
+  hit_weight,
+  routed,  // a sum of experts' outputs times their weights
+};
+
+struct Scores {
+  ValueId q = -1, keys = -1;
+  std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  std::vector<std::int64_t> dims;
+  double scale = 1, softcap = 0;
+  std::int64_t window = 0;
+  bool masked = false;
+};
+
+// How a router chooses, and what of it a value is.
+struct Choice {
+  ValueId logits = -1;
+  std::int64_t experts = 0, top_k = 0;
+  bool normalized = false;
+  double scale = 1;
+  bool raw = false;   // of logits: softmax is still to come
+  bool flat = false;  // [tokens * top_k, 1]
+  bool operator==(const Choice&) const = default;
+};
+
+struct Form {
+  Kind kind = Kind::unknown;
+  std::string why{};                    // unknown: what hindered
+  std::shared_ptr<const Value> side{};  // side: a constant with data; matrix: one with or without
+  std::shared_ptr<const Grid> grid{};
+  double factor = 1;
+  Samples f{};
+  std::shared_ptr<const Scores> scores{};
+  Choice choice{};
+  int expert = -1;
+  std::map<int, ValueId> experts{};  // routed: what each makes, [tokens, hidden]
+  std::vector<std::int64_t> dims{};  // routed, chosen and the like
+};
+
+// A shape of data moved: the grids behind Reshape, Transpose, Slice, ... of `inputs` (one; several of Concat), for each
+// output. Nothing, with why: the tokens would be mixed with others.
+struct Moved {
+  std::vector<Grid> grids;
+  std::string why{};
+};
+Moved move(const Node& node, const std::vector<const Grid*>& inputs, const std::vector<const Value*>& outputs,
+           const Value* index);
+bool is_move(Op op);
+
+// `columns` consecutive ones of `base`.
+std::vector<Column> columns_of(ValueId base, std::int64_t columns);
+
+}  // namespace knapsack::recognition

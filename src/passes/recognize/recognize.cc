@@ -1,0 +1,223 @@
+#include "passes/recognize/recognize.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "graph/rewrite.h"
+#include "passes/recognize/names.h"
+#include "passes/recognize/rules.h"
+
+namespace knapsack {
+namespace {
+
+using recognition::Along;
+using recognition::Builder;
+using recognition::Form;
+using recognition::Kind;
+using recognition::Rules;
+
+// The logits; the other outputs are caches.
+Result<ValueId> logits_of(const Graph& graph, Rules& rules) {
+  ValueId logits = -1;
+  for (const ValueId id : graph.outputs()) {
+    const Form& form = rules.form(id);
+    const std::string& name = graph.value(id).name;
+    if (form.kind == Kind::unknown)
+      return unsupported("output '{}': {}", name, form.why.empty() ? "it is made of nothing" : form.why);
+    const bool rows = form.kind == Kind::grid || form.kind == Kind::function;
+    if (!rows) return unsupported("output '{}' is neither logits nor a cache", name);
+    if (form.grid->along == Along::cache) continue;
+    if (logits < 0) {
+      rules.builder().at(name);
+      auto made = rules.rows(form);
+      if (!made) return unsupported("output '{}': {}", name, made.error().message);
+      logits = *made;
+      continue;
+    }
+    // What the step adds to a cache that has no past.
+    const auto base = form.grid->parts[0].columns[0].base;
+    const auto& caches = rules.builder().caches();
+    const bool kept = form.grid->parts.size() != 1 ||
+                      std::any_of(caches.begin(), caches.end(), [&](const auto& c) { return c.x == base; });
+    if (!kept) return unsupported("output '{}' is neither logits nor a cache", name);
+  }
+  if (logits < 0) return unsupported("no output has logits");
+  return logits;
+}
+
+// What is row by row behind the last sum is done for selected rows alone: the value that these are selected of.
+ValueId selected_of(const Graph& graph, const Uses& uses, ValueId logits) {
+  ValueId id = logits;
+  while (uses.maker[static_cast<std::size_t>(id)] >= 0) {
+    const Node& node = graph.list()[static_cast<std::size_t>(uses.maker[static_cast<std::size_t>(id)])];
+    const bool by_row = node.op == Op::linear || node.op == Op::rms_norm || node.op == Op::softcap ||
+                        node.op == Op::scale || node.op == Op::gather_cols;
+    if (!by_row || (id != logits && uses.readers[static_cast<std::size_t>(id)].size() > 1)) break;
+    id = node.inputs[0];
+  }
+  return id;
+}
+
+std::shared_ptr<const Weight> renamed(const std::shared_ptr<const Weight>& weight, const std::string& name) {
+  Weight made = *weight;
+  made.name = name;
+  return std::make_shared<const Weight>(std::move(made));
+}
+
+class Finisher {
+ public:
+  Finisher(const Graph& from, ValueId logits) : from_(from), logits_(logits) {
+    mark(logits);
+    const Uses uses(from);
+    for (const Node& node : from.list()) {
+      if (!live(node.outputs[0]) || node.op != Op::select_rows) continue;
+      selected_ = true;
+    }
+    if (!selected_) last_ = selected_of(from, uses, logits);
+  }
+
+  Graph run() {
+    Graph pruned = copy(recognition::Names{});
+    // Names are told for the graph as it is used.
+    const recognition::Names by_pruned = recognition::names_of(pruned);
+    recognition::Names names;
+    for (std::size_t i = 0; i < from_.values().size(); ++i) {
+      const auto to = map_[i];
+      if (to < 0) continue;
+      const auto id = static_cast<ValueId>(i);
+      if (const auto at = by_pruned.values.find(to); at != by_pruned.values.end()) names.values[id] = at->second;
+      if (const auto at = by_pruned.constants.find(to); at != by_pruned.constants.end())
+        names.constants[id] = at->second;
+    }
+    return copy(names);
+  }
+
+  [[nodiscard]] ValueId of(ValueId old) const { return map_[static_cast<std::size_t>(old)]; }
+
+ private:
+  void mark(ValueId id) {
+    wanted_.resize(from_.values().size(), false);
+    std::vector<bool> nodes(from_.list().size(), false);
+    wanted_[static_cast<std::size_t>(id)] = true;
+    for (std::size_t i = from_.list().size(); i-- > 0;) {
+      const Node& node = from_.list()[i];
+      const bool used = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId o) { return live(o); });
+      if (!used) continue;
+      for (const ValueId o : node.outputs) wanted_[static_cast<std::size_t>(o)] = true;
+      for (const ValueId input : node.inputs) wanted_[static_cast<std::size_t>(input)] = true;
+    }
+  }
+  [[nodiscard]] bool live(ValueId id) const { return wanted_[static_cast<std::size_t>(id)]; }
+
+  static std::string free_name(const Graph& graph, const std::string& name) {
+    if (graph.find(name) < 0) return name;
+    for (int i = 2;; ++i)
+      if (std::string next = fmt::format("{}.{}", name, i); graph.find(next) < 0) return next;
+  }
+
+  Graph copy(const recognition::Names& names) {
+    Graph to;
+    map_.assign(from_.values().size(), -1);
+    const auto name_of = [&](ValueId id, const std::string& own) {
+      const auto at = names.values.find(id);
+      // What stands behind '#' told nodes of one origin apart.
+      return free_name(to, at != names.values.end() ? at->second : own.substr(0, own.rfind('#')));
+    };
+    const auto is_ours = [](const std::string& own) { return own.rfind("rope.", 0) == 0; };
+    for (std::size_t i = 0; i < from_.values().size(); ++i) {
+      const Value& v = from_.values()[i];
+      if (!wanted_[i]) continue;
+      if (v.kind == ValueKind::input) map_[i] = to.input(v.name, v.dtype, v.dims);
+    }
+    const auto input = [&](ValueId id) {
+      ValueId& made = map_[static_cast<std::size_t>(id)];
+      if (made >= 0) return made;
+      const Value& v = from_.value(id);
+      if (v.kind == ValueKind::state) {
+        made = to.state(name_of(id, v.name), v.cols());
+        return made;
+      }
+      CHECK(v.kind == ValueKind::constant);
+      const auto at = names.constants.find(id);
+      const std::string& own = v.weight->name;
+      const bool keeps =
+          is_ours(own) || own.rfind("model.", 0) == 0 || own.rfind("lm_head.", 0) == 0 || at == names.constants.end();
+      made = to.constant(renamed(v.weight, free_name(to, keeps ? own.substr(0, own.rfind('#')) : at->second)));
+      return made;
+    };
+    for (const Node& node : from_.list()) {
+      if (!live(node.outputs[0])) continue;
+      std::vector<ValueId> inputs;
+      inputs.reserve(node.inputs.size());
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        ValueId id = input(node.inputs[i]);
+        if (i == 0 && node.inputs[0] == last_ && behind(node)) id = selected(to, id);
+        inputs.push_back(id);
+      }
+      std::vector<std::string> outputs;
+      outputs.reserve(node.outputs.size());
+      for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+        const std::string first = outputs.empty() ? std::string{} : outputs[0];
+        outputs.push_back(i == 0 ? name_of(node.outputs[0], node.name) : fmt::format("{}.{}", first, i));
+      }
+      const auto made = to.nodes(node.op, std::move(outputs), std::move(inputs), node.attrs);
+      for (std::size_t i = 0; i < made.size(); ++i) map_[static_cast<std::size_t>(node.outputs[i])] = made[i];
+    }
+    ValueId logits = map_[static_cast<std::size_t>(logits_)];
+    if (logits_ == last_) logits = selected(to, logits);  // no product behind: the rows themselves
+    to.set_output(logits);
+    selected_id_ = -1;
+    return to;
+  }
+
+  // Whether it is on the way from the selected rows to the logits.
+  [[nodiscard]] bool behind(const Node& node) const {
+    const Uses uses(from_);
+    for (ValueId id = logits_; id != last_;) {
+      const Node& each = from_.list()[static_cast<std::size_t>(uses.maker[static_cast<std::size_t>(id)])];
+      if (&each == &node) return true;
+      id = each.inputs[0];
+    }
+    return false;
+  }
+
+  ValueId selected(Graph& to, ValueId id) {
+    if (selected_id_ < 0) selected_id_ = to.node(Op::select_rows, free_name(to, "selected"), {id});
+    return selected_id_;
+  }
+
+  const Graph& from_;
+  ValueId logits_;
+  ValueId last_ = -1;
+  ValueId selected_id_ = -1;
+  bool selected_ = false;
+  std::vector<bool> wanted_;
+  std::vector<ValueId> map_;
+};
+
+}  // namespace
+
+Result<Recognised> recognize_decoder(const Graph& graph, bool data) {
+  TRY(const recognition::Inputs inputs, recognition::inputs_of(graph));
+  std::vector<std::int64_t> positions;
+  for (std::int64_t i = 0; i < inputs.tokens; ++i) positions.push_back(inputs.past + i);
+  recognition::Angles angles(positions);
+  Builder builder(data, angles);
+  Rules rules(graph, inputs, builder, angles);
+  rules.run();
+  TRY(const ValueId logits, logits_of(graph, rules));
+  Finisher finisher(builder.graph(), logits);
+  Recognised made{.graph = finisher.run(), .tokens = inputs.tokens, .past = inputs.past, .caches = {}};
+  for (const Builder::CacheInfo& info : builder.caches()) {
+    const ValueId x = finisher.of(info.x);
+    if (info.past.empty() || x < 0) continue;
+    made.caches.push_back(
+        {.input = info.past, .axis = inputs.axes.at(graph.find(info.past)), .write = made.graph.value(x).name});
+  }
+  TRY_VOID(verify(made.graph));
+  return made;
+}
+
+}  // namespace knapsack

@@ -1,0 +1,84 @@
+// The rules of the operators: what a node's outputs are, when its inputs are known to be this or that. One pass over
+// the imported graph in order; a value that no rule knows carries why, and hinders only what is made of it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "passes/recognize/builder.h"
+#include "passes/recognize/form.h"
+#include "passes/recognize/side.h"
+
+namespace knapsack::recognition {
+
+// The imported graph's inputs, by what they are for.
+struct Inputs {
+  ValueId ids = -1;
+  std::int64_t tokens = 0, past = 0;
+  std::vector<ValueId> caches{};                            // of the past
+  std::map<ValueId, std::int64_t> axes{};                   // of those: where the tokens run
+  std::map<ValueId, std::shared_ptr<const Value>> known{};  // positions and masks
+};
+// Unsupported: it is no decoder's graph.
+Result<Inputs> inputs_of(const Graph& graph);
+
+class Rules {
+ public:
+  Rules(const Graph& graph, const Inputs& inputs, Builder& builder, Angles& angles);
+  // Every node, in order.
+  void run();
+  [[nodiscard]] const Form& form(ValueId id) const { return forms_[static_cast<std::size_t>(id)]; }
+  Builder& builder() { return builder_; }
+  // A grid or a function of one as an activation.
+  Result<ValueId> rows(const Form& form);
+
+ private:
+  using Forms = std::vector<Form>;
+  Result<Forms> forms_of(const Node& node);
+  const Form& in(const Node& node, std::size_t i) const { return form(node.inputs[i]); }
+  const Value& out(const Node& node, std::size_t i = 0) const { return graph_.value(node.outputs[i]); }
+
+  Result<Forms> side(const Node& node);
+  Result<Forms> moved(const Node& node);
+  Result<Form> appended(const Node& node, const Form& past, const Form& now);
+  Result<void> in_place(const Grid& past, const Value& places) const;
+  Result<Form> gathered(const Node& node);
+  Result<Form> binary(const Node& node);
+  Result<Form> with_side(const Node& node, const Form& x, const Value& side, bool first);
+  Result<Form> grid_with_side(const Node& node, const Form& x, const Value& side);
+  Result<Form> plus(const Form& a, const Form& b);
+  Result<Form> times(const Form& a, const Form& b);
+  Result<Form> unary(const Node& node);
+  Result<Form> reduced(const Node& node);
+  Result<Form> product(const Node& node);
+  Result<Form> linear(const Node& node, const Form& x, const Value& weight, const Value* bias, bool rows);
+  Result<Form> scores(const Node& node, const Form& q, const Form& k);
+  Result<Form> attended(const Node& node, const Form& probs, const Form& v);
+  Result<Form> masked(const Form& scores, const Value& mask, bool truth);
+  Result<Form> softmax(const Node& node);
+  Result<Form> where(const Node& node);
+  // experts.cc
+  std::optional<Result<Forms>> routing(const Node& node);
+  std::optional<Result<Form>> routed_product(const Node& node);
+  Result<ValueId> routed_rows(const Form& form);
+
+  // A grid that runs along the cache: itself, or what the step adds where there is no past.
+  Result<Form> cached(const Form& x);
+  Form made(ValueId base, std::vector<std::int64_t> dims, std::int64_t axis, const Grid& like) const;
+  static bool is_rows(const Form& f) { return f.kind == Kind::grid; }
+  // As a function of a grid: itself times the factor, or what it is.
+  static std::optional<Form> as_function(const Form& f);
+
+  const Graph& graph_;
+  const Inputs& inputs_;
+  Builder& builder_;
+  Angles& angles_;
+  std::vector<Form> forms_;
+};
+
+}  // namespace knapsack::recognition

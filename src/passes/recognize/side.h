@@ -1,0 +1,53 @@
+// The values of an imported decoder that no token decides: computed, with every token visible and positions behind
+// those of the past. What a mask or a table of angles was written in does not matter then, only what it says.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "graph/graph.h"
+#include "passes/recognize/form.h"
+
+namespace knapsack::recognition {
+
+inline constexpr std::int64_t large_bytes = std::int64_t{1} << 20;  // a constant that is not computed with
+
+// Its numbers, as doubles; empty where there is no data, or too much.
+std::vector<double> numbers_of(const Value& side);
+// All the same number: that.
+std::optional<double> scalar_of(const Value& side);
+
+// What a side value is where the grid has an element and a token: [elements, tokens]. Empty: it does not fit.
+std::vector<float> spread(const Value& side, const Grid& grid);
+
+// A constant of small numbers.
+std::shared_ptr<const Value> side_value(const std::string& name, DType dtype, std::vector<std::int64_t> dims,
+                                        std::span<const double> numbers);
+
+// The mask of [.., tokens, length] that lets a token see itself and what is before it, at most `window` (0: all).
+// truth: visible where true; else it is added to the scores.
+Result<std::int64_t> window_of(const Value& mask, bool truth, std::int64_t tokens, std::int64_t past,
+                               std::int64_t length);
+
+// Frequencies that angles are made of: of each input of Cos and Sin, by position, and constants on the way there.
+class Angles {
+ public:
+  explicit Angles(std::vector<std::int64_t> positions) : positions_(std::move(positions)) {}
+  void add(const Graph& graph, const Node& node, const Value& angles);
+  // The frequency whose cos and sin these are, at each position, and how far off it is; without candidates one that the
+  // differences give.
+  [[nodiscard]] double frequency(std::span<const double> cos, std::span<const double> sin) const;
+  [[nodiscard]] const std::vector<std::int64_t>& positions() const { return positions_; }
+
+ private:
+  std::vector<std::int64_t> positions_;
+  std::vector<double> exact_;    // constants
+  std::vector<double> derived_;  // angle / position
+};
+
+}  // namespace knapsack::recognition

@@ -1,0 +1,331 @@
+// Decoders that other programs exported to ONNX, recognised: the values are PyTorch's, the graph is the one that
+// importing the checkpoint gives, and what is not quite a decoder's is not taken for one.
+#include "passes/recognize/recognize.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "export/onnx.h"
+#include "graph/rewrite.h"
+#include "import/golden.h"
+#include "import/onnx.h"
+#include "import/onnx_run.h"
+#include "passes/pass.h"
+#include "passes/recognize/samples.h"
+
+namespace knapsack {
+namespace {
+
+using testing::data_path;
+using testing::golden_names;
+using testing::TempDir;
+
+const char* const decoders[] = {"llama-prefill", "qwen2-window", "qwen2-optimum", "phi3",
+                                "qwen2-moe",     "qwen3-dynamo", "gemma3-dynamo", "deepseek-v2-dynamo"};
+
+struct Export {
+  OnnxModel model;
+  NpzFile values;
+};
+
+Export open(const std::string& name) {
+  auto model = read_onnx(data_path("data/onnx/" + name + ".onnx").string());
+  auto values = open_npz(data_path("data/onnx/" + name + ".npz").string());
+  EXPECT_TRUE(model) << model.error().message;
+  EXPECT_TRUE(values) << values.error().message;
+  return {std::move(*model), std::move(*values)};
+}
+
+// With the sizes that PyTorch's values have.
+Graph imported(const Export& file) {
+  auto made = graph_from_onnx(file.model, pins_from(file.values.arrays, file.model));
+  EXPECT_TRUE(made) << made.error().message;
+  return std::move(made->graph);
+}
+
+// With other sizes: `tokens` behind `past`.
+Graph imported(const Export& file, std::int64_t tokens, std::int64_t past) {
+  OnnxPins pins = pins_from(file.values.arrays, file.model);
+  for (auto& [name, shape] : pins.shapes) {
+    if (shape.size() == 4) shape[2] = past;
+    if (shape.size() == 2) shape[1] = name.find("mask") != std::string::npos ? past + tokens : tokens;
+  }
+  auto made = graph_from_onnx(file.model, pins);
+  EXPECT_TRUE(made) << made.error().message;
+  return std::move(made->graph);
+}
+
+Graph without_op(const Graph& graph, Op op, Op other) {
+  Rewriter to(graph);
+  for (const Node& node : graph.list()) {
+    if (node.op == op) {
+      to.replace(node.outputs[0], to.node(node, other, to.of(node.inputs), node.attrs));
+    } else {
+      to.copy(node);
+    }
+  }
+  return to.finish();
+}
+
+std::multiset<std::string> node_lines(const Graph& graph) {
+  std::multiset<std::string> lines;
+  const std::string text = to_text(graph);
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at);
+    if (text[at] == '%' || text[at] == 'o') lines.insert(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+double relative_l2(std::span<const float> a, std::span<const float> b) {
+  double error = 0;
+  double norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    error += std::pow(static_cast<double>(a[i]) - b[i], 2);
+    norm += std::pow(static_cast<double>(a[i]), 2);
+  }
+  return std::sqrt(error / norm);
+}
+
+const NpyArray& array(const NpzFile& file, const std::string& name) {
+  const auto at =
+      std::find_if(file.arrays.begin(), file.arrays.end(), [&](const NpyArray& a) { return a.name == name; });
+  if (at == file.arrays.end()) throw std::runtime_error("no array " + name);
+  return *at;
+}
+
+class Recognise : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Recognise, GivesPyTorchsLogits) {
+  ThreadPool pool(1);
+  const Export file = open(GetParam());
+  const auto made = recognize_decoder(imported(file), true);
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_TRUE(verify(made->graph, Stage::canonical));
+  for (const Node& node : made->graph.list()) EXPECT_FALSE(op_info(node.op).primitive) << node.name;
+  EXPECT_EQ(made->graph.find("logits"), made->graph.output());
+  // All tokens one by one; PyTorch saw the last ones in one step, behind a cache.
+  const NpyArray& ids = array(file.values, "ids");
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(ids.elements()));
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<std::int32_t>(ids.integer_at(static_cast<std::int64_t>(i)));
+  const auto logits = run_decoder(made->graph, tokens, 1, std::ssize(tokens), pool);
+  ASSERT_TRUE(logits) << logits.error().message;
+  const NpyArray& expected = array(file.values, "logits");
+  std::vector<float> wanted(static_cast<std::size_t>(expected.elements()));
+  expected.floats_at(0, wanted);
+  const double off = relative_l2(wanted, std::span(*logits).last(wanted.size()));
+  std::printf("%s: %zu nodes, relative L2 %.1e\n", GetParam(), made->graph.list().size(), off);
+  EXPECT_LE(off, 2e-6);
+}
+
+TEST_P(Recognise, IsProvedWithAnySizesAndTheRestOfThePassesGoesOn) {
+  ThreadPool pool(1);
+  const Export file = open(GetParam());
+  const bool cached = std::string_view(GetParam()) != "llama-prefill";
+  for (const auto& [tokens, past] : {std::pair<std::int64_t, std::int64_t>{2, 9}, {3, 1}, {5, 4}}) {
+    const Graph graph = imported(file, tokens, cached ? past : 0);
+    PassOptions options{.context = {.tokens = 1, .ctx = 16}, .prove = true};
+    const auto passed = run_passes(graph, Stage::imported, options, pool);
+    ASSERT_TRUE(passed) << passed.error().message;
+    EXPECT_EQ(passed->passes[0].name, "recognize");
+    if (std::string_view(GetParam()) == "qwen2-moe") {  // each expert takes the rows that chose it: no program
+      EXPECT_LT(passed->passes[0].rel_l2, 0);
+      EXPECT_NE(passed->passes[0].note.find("not proved"), std::string::npos) << passed->passes[0].note;
+    } else {
+      EXPECT_GE(passed->passes[0].rel_l2, 0);
+      EXPECT_LE(passed->passes[0].rel_l2, 2e-6);
+      EXPECT_EQ(passed->passes[0].note, "");
+    }
+    EXPECT_LE(passed->passes.back().nodes_after, passed->passes[0].nodes_before / 4);
+    EXPECT_TRUE(verify(passed->graph, Stage::fused));
+  }
+}
+
+std::string name_of(const ::testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+INSTANTIATE_TEST_SUITE_P(All, Recognise, ::testing::ValuesIn(decoders), name_of);
+
+TEST(Recognise, IsTheGraphOfTheCheckpoint) {
+  auto checkpoint = import_model(data_path("golden/qwen2-window").string(), {});
+  ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+  const auto made = recognize_decoder(imported(open("qwen2-window"), 2, 9), true);
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(node_lines(made->graph), node_lines(checkpoint->graph));
+  int weights = 0;
+  for (const Value& v : made->graph.values()) {
+    if (v.kind != ValueKind::constant) continue;
+    const Value& other = checkpoint->graph.value(checkpoint->graph.find(v.name));
+    ASSERT_EQ(other.dtype, v.dtype) << v.name;
+    ASSERT_EQ(other.weight->shape, v.weight->shape) << v.name;
+    EXPECT_EQ(std::memcmp(other.weight->slabs[0], v.weight->slabs[0], static_cast<std::size_t>(v.weight->bytes())), 0)
+        << v.name;
+    ++weights;
+  }
+  EXPECT_GT(weights, 25);
+}
+
+// What export writes, read again: the caches are written by index there.
+TEST(Recognise, WhatWeExportComesBack) {
+  int models = 0;
+  for (const std::string& name : golden_names()) {
+    auto model = import_model(data_path("golden/" + name).string(), {});
+    ASSERT_TRUE(model) << model.error().message;
+    const auto& nodes = model->graph.list();
+    // Latent attention and experts are exported in forms of our own (docs/export.md).
+    const bool special = std::any_of(nodes.begin(), nodes.end(),
+                                     [](const Node& n) { return n.op == Op::head_linear || n.op == Op::moe; });
+    if (special) continue;
+    TempDir folder;
+    const OnnxExportOptions options{.ctx = 16, .chunk = 4};
+    const auto written =
+        export_onnx(model->graph, folder.path().string(), options, [](std::uint64_t, std::uint64_t) {});
+    ASSERT_TRUE(written) << name << ": " << written.error().message;
+    for (const char* which : {"prefill.onnx", "decode.onnx"}) {
+      auto back = import_onnx(folder.file(which), {});
+      ASSERT_TRUE(back) << name << ": " << back.error().message;
+      const auto made = recognize_decoder(back->graph, false);
+      ASSERT_TRUE(made) << name << ", " << which << ": " << made.error().message;
+      std::map<Op, int> before;
+      std::map<Op, int> after;
+      // Columns are put in another order once for all products that want it so.
+      for (const Node& node : nodes) {
+        if (node.op == Op::gather_cols) continue;
+        ++before[node.op];
+        EXPECT_GE(made->graph.find(node.name), 0) << name << ": " << node.name;
+      }
+      for (const Node& node : made->graph.list())
+        if (node.op != Op::gather_cols) ++after[node.op];
+      EXPECT_EQ(after, before) << name << ", " << which;
+    }
+    ++models;
+  }
+  EXPECT_GE(models, 20);
+}
+
+struct Planted {
+  const char* what;
+  Graph graph;
+  const char* said;
+};
+
+// Graphs that are nearly a decoder's: left as they are, with the node and what is wrong.
+TEST(Recognise, WhatIsNearlyADecoderIsNotTakenForOne) {
+  ThreadPool pool(1);
+  const Graph right = imported(open("qwen2-window"), 2, 9);
+  ASSERT_TRUE(recognize_decoder(right, false));
+  const auto with_mask = [&](std::int64_t row, std::int64_t column, std::uint8_t visible) {
+    Rewriter to(right);
+    for (const Node& node : right.list()) {
+      auto inputs = node.inputs;
+      std::vector<ValueId> made = to.of(inputs);
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const Value& v = right.value(inputs[i]);
+        if (v.kind != ValueKind::constant || v.dtype != DType::BOOL || v.dims.size() != 4 || v.cols() != 11) continue;
+        std::vector<std::byte> bytes(v.weight->slabs[0], v.weight->slabs[0] + v.weight->bytes());
+        bytes[static_cast<std::size_t>(row * 11 + column)] = std::byte{visible};
+        made[i] = to.to().constant(owned_weight(to.unique("mask"), DType::BOOL, v.dims, std::move(bytes)));
+      }
+      to.copy(node, made, node.attrs);
+    }
+    return to.finish();
+  };
+  const Planted faults[] = {
+      {"rotation without a minus", without_op(right, Op::Neg, Op::Identity), "no rotation"},
+      {"a tanh for a sigmoid", without_op(right, Op::Sigmoid, Op::Tanh), "no op has"},
+      {"a log for a root", without_op(right, Op::Sqrt, Op::Log), "mean square"},
+      {"cosines for sines", without_op(right, Op::Sin, Op::Cos), "rotation"},
+      {"a mask with a hole", with_mask(1, 9, 0), "holes"},
+      {"a mask that sees ahead", with_mask(0, 10, 1), "after"},
+  };
+  for (const Planted& fault : faults) {
+    const auto made = recognize_decoder(fault.graph, false);
+    ASSERT_FALSE(made) << fault.what;
+    EXPECT_EQ(made.error().code, Code::unsupported) << fault.what;
+    EXPECT_NE(made.error().message.find(fault.said), std::string::npos) << fault.what << ": " << made.error().message;
+    EXPECT_NE(made.error().message.find("node '"), std::string::npos) << fault.what << ": " << made.error().message;
+    PassOptions options{.to = Stage::canonical};
+    const auto passed = run_passes(fault.graph, Stage::imported, options, pool);
+    ASSERT_TRUE(passed) << fault.what << ": " << passed.error().message;
+    EXPECT_EQ(passed->passes[0].nodes_after, passed->passes[0].nodes_before);
+    EXPECT_NE(passed->passes[0].note.find(fault.said), std::string::npos) << fault.what;
+  }
+}
+
+TEST(Recognise, EncodersAndPicturesStayAsTheyAre) {
+  ThreadPool pool(1);
+  for (const char* name : {"bert", "bert-dynamo", "vit", "resnet", "mobilenet-trained"}) {
+    const Graph graph = imported(open(name));
+    const auto made = recognize_decoder(graph, false);
+    ASSERT_FALSE(made) << name;
+    EXPECT_EQ(made.error().code, Code::unsupported);
+    const auto passed = run_passes(graph, Stage::imported, {.to = Stage::canonical}, pool);
+    ASSERT_TRUE(passed) << name << ": " << passed.error().message;
+    EXPECT_NE(passed->passes[0].note, "") << name;
+  }
+}
+
+// A recognition that is wrong in one number is found by the proof.
+Result<Graph> wrong_scale(const Graph& graph, const PassContext& context) {
+  TRY(const Graph made, pass_recognize(graph, context));
+  Rewriter to(made);
+  for (const Node& node : made.list()) {
+    Attrs attrs;
+    for (const Attrs::Entry& e : node.attrs.entries()) {
+      if (e.key == Attr::scale && node.op == Op::attention) {
+        attrs.set(e.key, e.f * 1.01);
+      } else if (attr_kind(e.key) == AttrKind::number) {
+        attrs.set(e.key, e.f);
+      } else {
+        attrs.set(e.key, e.i);
+      }
+    }
+    to.copy(node, to.of(node.inputs), attrs);
+  }
+  return to.finish();
+}
+
+TEST(Recognise, TheProofFindsAWrongScale) {
+  ThreadPool pool(1);
+  PassInfo info = all_passes()[0];
+  ASSERT_EQ(info.name, "recognize");
+  info.run = wrong_scale;
+  const PassOptions options{.to = Stage::canonical, .prove = true};
+  const auto passed = run_passes(imported(open("qwen2-window"), 2, 9), Stage::imported, options, pool, {&info, 1});
+  ASSERT_FALSE(passed);
+  EXPECT_NE(passed.error().message.find("pass recognize: the logits of random ids differs"), std::string::npos)
+      << passed.error().message;
+}
+
+using namespace recognition;
+
+TEST(Samples, KnowFunctionsByTheirValues) {
+  const Samples& x = activation_points();
+  EXPECT_EQ(as_activation(through(x, [](double v) { return v / (1 + std::exp(-v)); })), 0);
+  EXPECT_EQ(as_activation(through(x, [](double v) { return v * 0.5 * std::erfc(-v / std::sqrt(2.0)); })), 1);
+  EXPECT_EQ(as_activation(through(x, [](double v) { return v / (1 + std::exp(-1.702 * v)); })), std::nullopt);
+  EXPECT_EQ(as_activation(x), std::nullopt);
+  EXPECT_NEAR(*as_factor(through(x, [](double v) { return -3 * v; })), -3, 1e-12);
+  EXPECT_FALSE(as_factor(through(x, [](double v) { return v + 1e-3; })));
+  const auto cap = as_softcap(through(x, [](double v) { return 30 * std::tanh(v * 0.25 / 30); }));
+  ASSERT_TRUE(cap);
+  EXPECT_NEAR(cap->cap, 30, 1e-3);
+  EXPECT_NEAR(cap->scale, 0.25, 1e-6);
+  EXPECT_FALSE(as_softcap(through(x, [](double v) { return std::atan(v); })));
+  const auto root = as_inverse_root(through(square_points(), [](double m) { return 2 / std::sqrt(m + 1e-5); }));
+  ASSERT_TRUE(root);
+  EXPECT_NEAR(root->eps, 1e-5, 1e-10);
+  EXPECT_NEAR(root->factor, 2, 1e-9);
+  EXPECT_FALSE(as_inverse_root(through(square_points(), [](double m) { return 1 / (m + 1e-5); })));
+}
+
+}  // namespace
+}  // namespace knapsack
