@@ -90,6 +90,15 @@ void write_along(OnnxBuilder& b, const Node& n) {
   write_with(b, n, {}, {onnx_attribute("axis", n.attrs.i(Attr::axis))});
 }
 
+void write_scatter(OnnxBuilder& b, const Node& n) {
+  constexpr std::array<const char*, 5> reductions{"none", "add", "mul", "max", "min"};
+  Attributes attributes;
+  if (n.op == Op::ScatterElements) attributes.push_back(onnx_attribute("axis", n.attrs.i(Attr::axis)));
+  const auto how = static_cast<std::size_t>(n.attrs.i(Attr::reduction));
+  if (how != 0) attributes.push_back(onnx_attribute("reduction", std::string(reductions[how])));
+  write_with(b, n, {}, std::move(attributes));
+}
+
 void write_normalization(OnnxBuilder& b, const Node& n) {
   Attributes attributes{onnx_attribute("epsilon", n.attrs.f(Attr::eps))};
   if (n.attrs.has(Attr::axis)) attributes.push_back(onnx_attribute("axis", n.attrs.i(Attr::axis)));

@@ -591,19 +591,23 @@ Outputs gather_nd(Tensors& t) {
   return {t.make(t.type(), std::move(out))};
 }
 
-// data, indices, updates   [axis for ScatterElements]
+// data, indices, updates   [axis for ScatterElements, reduction=0: 0 replace, 1 add, 2 multiply, 3 max, 4 min]
 Outputs scatter(Tensors& t, bool elements) {
   if (elements) {
-    t.attributes({Attr::axis});
+    t.attributes({Attr::axis}, {Attr::reduction});
     t.indices(1);
     const std::int64_t axis = t.axis();
     t.require(t.dims(1) == t.dims(2) && t.rank(1) == t.rank(0), "needs indices of the updates' shape");
     for (std::int64_t i = 0; i < t.rank(0) && !t.failed(); ++i)
       t.require(i == axis || t.dims(1)[at(i)] <= t.dims(0)[at(i)], "has more indices than data beside the axis");
   } else {
-    t.attributes({});
+    t.attributes({}, {Attr::reduction});
     t.require(nd_rows(t) == t.dims(2), "needs updates that are what the indices name");
   }
+  constexpr std::int64_t reductions = 5;
+  const std::int64_t how = t.i(Attr::reduction);
+  t.require(how >= 0 && how < reductions, "knows reductions 0 to 4");
+  t.require(how == 0 || t.type(0) != DType::BOOL, "reduces numbers, not truth");
   if (t.failed()) return {};
   const bool first_adapts = t.adapts(0) || t.adapts(2);
   if (!first_adapts && t.type(0) != t.type(2))

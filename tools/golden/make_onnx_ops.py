@@ -435,6 +435,11 @@ def main():
             s.case("Squeeze", s.x(1, 3, 1, 2), Const([0]))
             s.case("Cast", s.x(2, 3, 4), to=TensorProto.INT32)
             s.case("Pad", s.x(2, 3, 4), Const([1, 2]), Const(0.5, np.float32), Const([-2]))
+            for how in ["add", "mul", "max", "min"]:
+                to, nd = (s.data(f"{n}_{how}", np.array(v, np.int64)) for n, v in [("to", [[2, 1, 2], [0, -1, 1]]), ("nd", [[1], [0], [1]])])
+                s.case("ScatterElements", s.x(3, 4), to, s.x(2, 3), reduction=how)
+                s.case("ScatterElements", s.x(3, 4, dtype=I64, low=-9, high=9), to, s.x(2, 3, dtype=I64, low=-9, high=9), reduction=how)
+                s.case("ScatterND", s.x(2, 3), nd, s.x(3, 3), reduction=how)
         s.write(folder)
 
 

@@ -1,5 +1,6 @@
 // Operators that choose by indices.
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "import/onnx/call.h"
@@ -26,9 +27,12 @@ void gather_nd(Call& call) {
 void scatter(Call& call) {
   const Op op = *op_from_text(call.node().op_type);
   call.arity(3, 3);
-  if (const std::string how = call.s("reduction", "none"); how != "none")
-    call.refuse("reduction='{}'; the nearest form is reduction='none'", how);
+  constexpr std::array<std::string_view, 5> reductions{"none", "add", "mul", "max", "min"};
+  const std::string how = call.s("reduction", "none");
+  const auto known = std::find(reductions.begin(), reductions.end(), how);
+  if (known == reductions.end()) call.refuse("reduction='{}'; the nearest form is reduction='none'", how);
   Attrs attrs;
+  if (how != "none") attrs.set(Attr::reduction, static_cast<std::int64_t>(known - reductions.begin()));
   if (op == Op::ScatterElements) attrs.set(Attr::axis, call.axis("axis", 0));
   call.make(op, {call.in(0), call.in(1), call.in(2)}, std::move(attrs));
 }

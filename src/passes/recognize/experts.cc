@@ -202,11 +202,19 @@ std::optional<Result<Rules::Forms>> Rules::routing(const Node& node) {
       break;
     case Op::ScatterElements:
     case Op::ScatterND:
-      if (node.inputs.size() == 3 && number(x) == 0.0 && y.kind == Kind::hit_tokens &&
-          in(node, 2).kind == Kind::routed && in(node, 2).expert == y.expert && node.attrs.i(Attr::axis) == 0) {
+      if (node.inputs.size() == 3 && y.kind == Kind::hit_tokens && in(node, 2).kind == Kind::routed &&
+          in(node, 2).expert == y.expert && node.attrs.i(Attr::axis) == 0) {
         Form made = become(in(node, 2), Kind::routed, out(node).dims);
         made.expert = -1;
-        return one(std::move(made));
+        const std::int64_t how = node.attrs.i(Attr::reduction);
+        if (number(x) == 0.0 && how <= 1) return one(std::move(made));
+        // Added to the experts before.
+        if (x.kind == Kind::routed && x.expert < 0 && how == 1) {
+          auto sum = plus(x, made);
+          if (!sum) return Result<Forms>(sum.error());
+          sum->dims = out(node).dims;
+          return one(std::move(*sum));
+        }
       }
       break;
     case Op::MatMul:

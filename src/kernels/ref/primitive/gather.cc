@@ -64,6 +64,33 @@ void copy_data(const OpCall& call) {
   for_elements(call, out.elements(), [&](std::int64_t i) { out.copy(i, data, i); });
 }
 
+// An update over what lies there, as `reduction` has it.
+template <class T>
+T reduced(std::int64_t how, T there, T update) {
+  switch (how) {
+    case 1: return static_cast<T>(there + update);
+    case 2: return static_cast<T>(there * update);
+    case 3: return std::max(there, update);
+    case 4: return std::min(there, update);
+    default: return update;
+  }
+}
+
+void put(const OpCall& call, std::int64_t at, std::int64_t update) {
+  const Tensor updates(call.in[2]);
+  const Tensor there(call.out[0]);
+  const Sink out(call.out[0]);
+  const std::int64_t how = call.attrs->i(Attr::reduction);
+  if (how == 0) {
+    out.copy(at, updates, update);
+  } else if (out.integer()) {
+    // Wraps as two's complement does.
+    out.i(at, static_cast<std::int64_t>(reduced(how, there.i(at), updates.i(update))));
+  } else {
+    out.f(at, reduced(how, there.f(at), updates.f(update)));
+  }
+}
+
 }  // namespace
 
 void GatherElements(const OpCall& call) {
@@ -83,14 +110,14 @@ void GatherND(const OpCall& call) {
                [&](std::int64_t i) { out.copy(i, x, row_place(indices, i / inner, x.dims()) + i % inner); });
 }
 
-// One thread: of several updates of one place the last one stays.
+// One thread: updates of one place follow each other; where none reduces, the last one stays.
 void ScatterElements(const OpCall& call) {
   copy_data(call);
   const Tensor indices(call.in[1]);
   const Tensor updates(call.in[2]);
   const Sink out(call.out[0]);
   for (std::int64_t i = 0; i < updates.elements(); ++i)
-    out.copy(element_place(i, indices, out.dims(), axis_of(call)), updates, i);
+    put(call, element_place(i, indices, out.dims(), axis_of(call)), i);
 }
 
 void ScatterND(const OpCall& call) {
@@ -100,7 +127,7 @@ void ScatterND(const OpCall& call) {
   const Sink out(call.out[0]);
   const std::int64_t inner = product(out.dims().subspan(static_cast<std::size_t>(indices.dims().back())));
   for (std::int64_t i = 0; i < updates.elements(); ++i)
-    out.copy(row_place(indices, i / inner, out.dims()) + i % inner, updates, i);
+    put(call, row_place(indices, i / inner, out.dims()) + i % inner, i);
 }
 
 // The best first, of equal ones the first in the data.
