@@ -180,22 +180,30 @@ TEST(Recognise, WhatWeExportComesBack) {
     auto model = import_model(data_path("golden/" + name).string(), {});
     ASSERT_TRUE(model) << model.error().message;
     const auto& nodes = model->graph.list();
-    // Latent attention and experts are exported in forms of our own (docs/export.md).
-    const bool special = std::any_of(nodes.begin(), nodes.end(),
-                                     [](const Node& n) { return n.op == Op::head_linear || n.op == Op::moe; });
-    if (special) continue;
+    const auto has = [&](const std::function<bool(const Node&)>& what) {
+      return std::any_of(nodes.begin(), nodes.end(), what);
+    };
+    const bool experts = has([](const Node& n) { return n.op == Op::moe; });
+    const bool latent = has([](const Node& n) { return n.op == Op::head_linear; });
+    // Routers of DeepSeek's own are not recognised yet.
+    if (has([](const Node& n) {
+          return n.op == Op::router && (n.attrs.i(Attr::score) != 0 || n.attrs.i(Attr::groups, 1) > 1);
+        }))
+      continue;
     TempDir folder;
     const OnnxExportOptions options{.ctx = 16, .chunk = 4};
     const auto written =
         export_onnx(model->graph, folder.path().string(), options, [](std::uint64_t, std::uint64_t) {});
     ASSERT_TRUE(written) << name << ": " << written.error().message;
     for (const char* which : {"prefill.onnx", "decode.onnx"}) {
+      if (experts && which == std::string_view("decode.onnx")) continue;  // takes the chosen experts' matrices
       auto back = import_onnx(folder.file(which), {});
       ASSERT_TRUE(back) << name << ": " << back.error().message;
       const auto made = recognize_decoder(back->graph, false);
       ASSERT_TRUE(made) << name << ", " << which << ": " << made.error().message;
       std::map<Op, int> before;
       std::map<Op, int> after;
+      if (latent) continue;  // written to the cache in one
       // Columns are put in another order once for all products that want it so.
       for (const Node& node : nodes) {
         if (node.op == Op::gather_cols) continue;
@@ -208,7 +216,7 @@ TEST(Recognise, WhatWeExportComesBack) {
     }
     ++models;
   }
-  EXPECT_GE(models, 20);
+  EXPECT_GE(models, 26);
 }
 
 struct Planted {

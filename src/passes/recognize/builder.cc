@@ -27,6 +27,12 @@ std::vector<std::byte> turned_bytes(const Weight& w, std::int64_t rows, std::int
   return bytes;
 }
 
+// Turned twice it has the name it had.
+std::string turned_name(const std::string& name) {
+  const bool twice = name.size() > 2 && name.compare(name.size() - 2, 2, ".T") == 0;
+  return twice ? name.substr(0, name.size() - 2) : name + ".T";
+}
+
 std::shared_ptr<const Weight> shape_alone(std::string name, DType dtype, std::vector<std::int64_t> shape) {
   Weight w{.name = std::move(name), .dtype = dtype, .shape = std::move(shape)};
   return std::make_shared<const Weight>(std::move(w));
@@ -104,8 +110,7 @@ std::shared_ptr<const Weight> Builder::turned(const Value& v) {
   if (made != nullptr) return made;
   const std::int64_t rows = v.dims[0];
   const std::int64_t cols = v.dims[1];
-  const bool twice = w.name.size() > 2 && w.name.compare(w.name.size() - 2, 2, ".T") == 0;
-  const std::string name = twice ? w.name.substr(0, w.name.size() - 2) : w.name + ".T";
+  const std::string name = turned_name(w.name);
   if (!data_ || w.slabs.size() != 1) {
     made = shape_alone(name, w.dtype, {cols, rows});
     return made;
@@ -122,6 +127,36 @@ std::shared_ptr<const Weight> Builder::turned(const Value& v) {
     }
   }
   made = owned_weight(name, w.dtype, {cols, rows}, std::move(bytes));
+  return made;
+}
+
+std::shared_ptr<const Weight> Builder::below_each_other(const Weight& w) {
+  Weight made = w;
+  made.shape = {w.shape[0] * w.shape[1], w.shape[2]};
+  return std::make_shared<const Weight>(std::move(made));
+}
+
+std::shared_ptr<const Weight> Builder::flat(const Value& v) {
+  const Weight& w = *v.weight;
+  if (v.transposed) return below_each_other(w);  // stored [heads, N, K]
+  auto& made = turned_[&w];
+  if (made != nullptr) return made;
+  const std::int64_t heads = v.dims[0];
+  const std::int64_t rows = v.dims[1];
+  const std::int64_t cols = v.dims[2];
+  const std::string name = turned_name(w.name);
+  if (!data_ || w.slabs.size() != 1) {
+    made = shape_alone(name, w.dtype, {heads * cols, rows});
+    return made;
+  }
+  std::vector<std::byte> all;
+  all.reserve(static_cast<std::size_t>(w.bytes()));
+  for (std::int64_t h = 0; h < heads; ++h) {
+    Weight one{.name = w.name, .dtype = w.dtype, .shape = {rows, cols}, .slabs = {w.slab(h)}};
+    const auto bytes = turned_bytes(one, rows, cols);
+    all.insert(all.end(), bytes.begin(), bytes.end());
+  }
+  made = owned_weight(name, w.dtype, {heads * cols, rows}, std::move(all));
   return made;
 }
 
@@ -348,6 +383,10 @@ Result<ValueId> Builder::rows(const Grid& grid, double factor) {
     if (column.base < 0) return unsupported("columns of zeros");
     used[column.base].insert(column.col);
   }
+  if (used.size() == 2) {
+    TRY(const ValueId by_heads, this->by_heads(wanted));
+    if (by_heads >= 0) return scaled(by_heads, factor);
+  }
   ValueId all = -1;
   std::map<ValueId, std::pair<std::int64_t, std::vector<std::int32_t>>> places;  // first column, of those in use
   if (used.size() == 1) {
@@ -378,18 +417,56 @@ Result<ValueId> Builder::rows(const Grid& grid, double factor) {
     columns[i] =
         static_cast<std::int32_t>(first + (std::lower_bound(list.begin(), list.end(), wanted[i].col) - list.begin()));
   }
-  const ValueId made = select(all, columns);
-  if (std::abs(factor - 1) < 1e-12) return made;
-  const std::string key = fmt::format("{} * {:a}", made, factor);
-  ValueId& scaled = rotated_.try_emplace(key, -1).first->second;
-  if (scaled >= 0) return scaled;
-  const Node* from = maker(made);
+  return scaled(select(all, columns), factor);
+}
+
+ValueId Builder::scaled(ValueId x, double factor) {
+  if (std::abs(factor - 1) < 1e-12) return x;
+  const std::string key = fmt::format("{} * {:a}", x, factor);
+  ValueId& made = rotated_.try_emplace(key, -1).first->second;
+  if (made >= 0) return made;
+  const Node* from = maker(x);
   if (from != nullptr && from->op == Op::embed) {
-    scaled = node(Op::embed, from->inputs, Attrs{}.set(Attr::scale, from->attrs.f(Attr::scale, 1) * factor));
+    made = node(Op::embed, from->inputs, Attrs{}.set(Attr::scale, from->attrs.f(Attr::scale, 1) * factor));
   } else {
-    scaled = node(Op::scale, {made}, Attrs{}.set(Attr::scale, factor));
+    made = node(Op::scale, {x}, Attrs{}.set(Attr::scale, factor));
   }
-  return scaled;
+  return made;
+}
+
+// Heads of which each has columns of one activation, then of another; -1: it is not so.
+Result<ValueId> Builder::by_heads(const std::vector<Column>& wanted) {
+  const auto count = std::ssize(wanted);
+  const ValueId a = wanted[0].base;
+  std::int64_t a_cols = 0;
+  while (a_cols < count && wanted[static_cast<std::size_t>(a_cols)].base == a) ++a_cols;
+  std::int64_t period = a_cols;
+  while (period < count && wanted[static_cast<std::size_t>(period)].base != a) ++period;
+  const std::int64_t heads = count / period;
+  if (period == a_cols || heads * period != count) return ValueId{-1};
+  const ValueId b = wanted[static_cast<std::size_t>(a_cols)].base;
+  std::vector<std::int32_t> of_a;
+  std::vector<std::int32_t> of_b;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Column& c = wanted[static_cast<std::size_t>(i)];
+    const bool first = i % period < a_cols;
+    if (c.base != (first ? a : b)) return ValueId{-1};
+    (first ? of_a : of_b).push_back(c.col);
+  }
+  // b's are read where they lie if each head has its own, in order.
+  const std::int64_t b_cols = period - a_cols;
+  const std::int64_t stride = columns(b) / heads;
+  const std::int64_t offset = of_b[0];
+  bool regular = stride * heads == columns(b) && offset + b_cols <= stride;
+  for (std::int64_t i = 0; i < std::ssize(of_b) && regular; ++i)
+    regular = of_b[static_cast<std::size_t>(i)] == i / b_cols * stride + offset + i % b_cols;
+  return node(Op::head_concat, {select(a, of_a), regular ? b : select(b, of_b)},
+              Attrs{}
+                  .set(Attr::heads, heads)
+                  .set(Attr::a_cols, a_cols)
+                  .set(Attr::b_stride, regular ? stride : b_cols)
+                  .set(Attr::b_offset, regular ? offset : 0)
+                  .set(Attr::b_cols, b_cols));
 }
 
 ValueId Builder::cache(ValueId x, const std::string& past) {

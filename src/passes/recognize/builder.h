@@ -30,6 +30,9 @@ class Builder {
   // Constants. matrix: of `v` [K, N] as [N, K]; rows: as it is; vector: F32.
   std::shared_ptr<const Weight> turned(const Value& v);
   static std::shared_ptr<const Weight> as_it_is(const Value& v);
+  // [heads, K, N] as [heads * N, K]; and what is stored as [heads, rows, columns] as [heads * rows, columns].
+  std::shared_ptr<const Weight> flat(const Value& v);
+  static std::shared_ptr<const Weight> below_each_other(const Weight& w);
   Result<std::shared_ptr<const Weight>> vector(const Value& v) const;
   ValueId constant(const std::shared_ptr<const Weight>& weight);
 
@@ -54,6 +57,8 @@ class Builder {
 
  private:
   struct Pair;
+  ValueId scaled(ValueId x, double factor);
+  Result<ValueId> by_heads(const std::vector<Column>& wanted);
   ValueId inv_freq(const std::vector<float>& values);
   Result<ValueId> rotate(ValueId base, std::vector<Pair> pairs, double scale);
   std::string unique();

@@ -102,6 +102,18 @@ std::optional<Result<Rules::Forms>> Rules::routing(const Node& node) {
   }
   if (passes(node.op) && node.op != Op::Expand) {
     Form made = become(x, x.kind, out(node).dims);
+    const bool all = x.kind == Kind::shares || x.kind == Kind::shared_out;
+    if (all && node.op == Op::Unsqueeze) {
+      const auto axes = node.attrs.list(Attr::axes);
+      int old = 0;
+      for (int i = 0; i < static_cast<int>(made.dims.size()); ++i)
+        if (std::find(axes.begin(), axes.end(), i) == axes.end() && old++ == x.expert) made.expert = i;
+    } else if (all && node.op != Op::Cast && node.op != Op::Identity) {
+      // The dimension as long as there are experts, if it is one alone.
+      const auto& dims = made.dims;
+      if (std::count(dims.begin(), dims.end(), x.choice.experts) != 1) return no("experts beside something as many");
+      made.expert = static_cast<int>(std::find(dims.begin(), dims.end(), x.choice.experts) - dims.begin());
+    }
     if (x.kind == Kind::chosen && node.op != Op::Cast)
       made.choice.flat = out(node).dims[0] == inputs_.tokens * x.choice.top_k;
     return one(std::move(made));
@@ -119,6 +131,20 @@ std::optional<Result<Rules::Forms>> Rules::routing(const Node& node) {
   if (node.op == Op::Split && x.kind == Kind::hits && node.outputs.size() == 2)
     return Result<Forms>(
         Forms{become(x, Kind::hit_tokens, out(node).dims), become(x, Kind::hit_places, out(node, 1).dims)});
+  // All experts at once, [experts, tokens, hidden].
+  if (node.op == Op::Transpose && x.kind == Kind::shares) {
+    const auto perm = node.attrs.list(Attr::perm);
+    Form made = become(x, x.kind, out(node).dims);
+    made.expert = static_cast<int>(std::find(perm.begin(), perm.end(), x.expert) - perm.begin());
+    return one(std::move(made));
+  }
+  if (node.op == Op::ReduceSum && x.kind == Kind::shared_out) {
+    const auto axes = node.attrs.list(Attr::axes);
+    if (axes.size() != 1 || axes[0] != x.expert) return no("a sum over something else than the experts");
+    Form made = become(x, Kind::routed, out(node).dims);
+    made.expert = -1;
+    return one(std::move(made));
+  }
   if (node.inputs.size() < 2) return no("of a router's choice");
   const Form& y = in(node, 1);
   const auto number = [&](const Form& f) { return f.kind == Kind::side ? scalar_of(*f.side) : std::nullopt; };
@@ -143,6 +169,17 @@ std::optional<Result<Rules::Forms>> Rules::routing(const Node& node) {
         return one(std::move(**product));
       }
       for (const auto& [a, b] : {std::pair(&x, &y), std::pair(&y, &x)}) {
+        if (a->kind == Kind::shares && b->kind == Kind::grid) {
+          const auto& dims = b->grid->dims;
+          const auto at = static_cast<std::size_t>(a->expert);
+          // [experts, tokens, hidden] times [experts, tokens, 1].
+          if (a->dims.size() != dims.size() || at != 0 || dims[0] != a->choice.experts || a->dims.back() != 1 ||
+              b->factor != 1)
+            return no("weights of experts for something else than what they make");
+          Form made = become(*a, Kind::shared_out, out(node).dims);
+          made.grid = b->grid;
+          return one(std::move(made));
+        }
         if (a->kind == Kind::chosen && b->kind == Kind::is_expert && !a->choice.raw) {
           Form made = become(*a, Kind::expert_weight_all, out(node).dims);
           made.expert = b->expert;
@@ -202,6 +239,13 @@ std::optional<Result<Rules::Forms>> Rules::routing(const Node& node) {
       break;
     case Op::ScatterElements:
     case Op::ScatterND:
+      if (node.op == Op::ScatterElements && number(x) == 0.0 && y.kind == Kind::chosen_ids &&
+          in(node, 2).kind == Kind::chosen && in(node, 2).choice.logits == y.choice.logits && !in(node, 2).choice.raw &&
+          node.attrs.i(Attr::axis) == std::ssize(y.dims) - 1) {
+        Form made = become(in(node, 2), Kind::shares, out(node).dims);
+        made.expert = static_cast<int>(node.attrs.i(Attr::axis));
+        return one(std::move(made));
+      }
       if (node.inputs.size() == 3 && y.kind == Kind::hit_tokens && in(node, 2).kind == Kind::routed &&
           in(node, 2).expert == y.expert && node.attrs.i(Attr::axis) == 0) {
         Form made = become(in(node, 2), Kind::routed, out(node).dims);
@@ -227,30 +271,63 @@ std::optional<Result<Rules::Forms>> Rules::routing(const Node& node) {
   return no("of a router's choice");
 }
 
-Result<ValueId> Rules::routed_rows(const Form& form) {
+// The matrices of experts that were multiplied with at once, as [experts, N, K].
+Result<Rules::Experts> Rules::at_once(const Form& form) {
+  const std::int64_t count = form.choice.experts;
+  const auto& columns = form.grid->parts[0].columns;
+  const Node* down = builder_.maker(columns[0].base);
+  if (!form.grid->plain() || columns != columns_of(columns[0].base, std::ssize(columns)) || down == nullptr ||
+      down->op != Op::head_linear || down->attrs.i(Attr::heads) != count || down->attrs.i(Attr::in_offset) != 0)
+    return unsupported("experts whose results are no product of their own");
+  const Node* middle = builder_.maker(down->inputs[0]);
+  if (middle == nullptr || middle->op != Op::gated_act) return unsupported("experts that are no gated MLPs");
+  Experts made{.act = middle->attrs.i(Attr::act)};
+  const auto stack = [&](const Weight& w) {
+    Weight stacked = w;
+    stacked.shape = {count, w.shape[0] / count, w.shape[1]};
+    return std::make_shared<const Weight>(std::move(stacked));
+  };
+  for (const std::size_t i : {0UL, 1UL}) {
+    const Node* part = builder_.maker(middle->inputs[i]);
+    if (part == nullptr || part->op != Op::linear || part->inputs.size() != 2)
+      return unsupported("experts that are no gated MLPs");
+    if (i == 1 && part->inputs[0] != made.x) return unsupported("gates and ups of different rows");
+    made.x = part->inputs[0];
+    (i == 0 ? made.gate : made.up) = stack(*builder_.graph().value(part->inputs[1]).weight);
+  }
+  const auto stored = stack(*builder_.graph().value(down->inputs[1]).weight);
+  made.down = stored;
+  if (down->attrs.i(Attr::transposed) != 0) {  // [experts, K, N]
+    Value seen{.name = stored->name, .kind = ValueKind::constant, .dtype = stored->dtype, .dims = stored->shape};
+    seen.weight = stored;
+    made.down = stack(*builder_.flat(seen));
+  }
+  return made;
+}
+
+// Those that were multiplied with one by one.
+Result<Rules::Experts> Rules::one_by_one(const Form& form) {
   const Choice& c = form.choice;
-  if (form.expert >= 0 || std::ssize(form.experts) != c.experts || form.experts.begin()->first != 0 || c.raw)
+  if (std::ssize(form.experts) != c.experts || form.experts.begin()->first != 0)
     return unsupported("a sum of {} experts of {}", form.experts.size(), c.experts);
   std::vector<std::shared_ptr<const Weight>> gates;
   std::vector<std::shared_ptr<const Weight>> ups;
   std::vector<std::shared_ptr<const Weight>> downs;
-  ValueId x = -1;
-  std::int64_t act = -1;
+  Experts made;
   const auto weight_of = [&](const Node& node) { return builder_.graph().value(node.inputs[1]).weight; };
   for (const auto& [expert, y] : form.experts) {
     const Node* down = builder_.maker(y);
-    const Node* middle = down != nullptr && down->op == Op::linear && down->inputs.size() == 2
-                             ? builder_.maker(down->inputs[0])
-                             : nullptr;
+    const bool product = down != nullptr && down->op == Op::linear && down->inputs.size() == 2;
+    const Node* middle = product ? builder_.maker(down->inputs[0]) : nullptr;
     if (middle == nullptr || middle->op != Op::gated_act) return unsupported("expert {} is no gated MLP", expert);
     const Node* gate = builder_.maker(middle->inputs[0]);
     const Node* up = builder_.maker(middle->inputs[1]);
     for (const Node* each : {gate, up})
       if (each == nullptr || each->op != Op::linear || each->inputs.size() != 2)
         return unsupported("expert {} is no gated MLP", expert);
-    if (x < 0) x = gate->inputs[0];
-    if (act < 0) act = middle->attrs.i(Attr::act);
-    if (gate->inputs[0] != x || up->inputs[0] != x || middle->attrs.i(Attr::act) != act)
+    if (made.x < 0) made.x = gate->inputs[0];
+    if (made.act < 0) made.act = middle->attrs.i(Attr::act);
+    if (gate->inputs[0] != made.x || up->inputs[0] != made.x || middle->attrs.i(Attr::act) != made.act)
       return unsupported("expert {} is not as the others are", expert);
     gates.push_back(weight_of(*gate));
     ups.push_back(weight_of(*up));
@@ -260,6 +337,16 @@ Result<ValueId> Rules::routed_rows(const Form& form) {
     for (const auto& each : *list)
       if (each->shape != list->front()->shape || each->dtype != list->front()->dtype)
         return unsupported("experts of different shapes");
+  made.gate = stacked(gates);
+  made.up = stacked(ups);
+  made.down = stacked(downs);
+  return made;
+}
+
+Result<ValueId> Rules::routed_rows(const Form& form) {
+  const Choice& c = form.choice;
+  if (form.expert >= 0 || c.raw) return unsupported("a sum of experts that is not whole");
+  TRY(const Experts experts, form.grid != nullptr ? at_once(form) : one_by_one(form));
   const auto chosen = builder_.nodes(Op::router, {c.logits},
                                      Attrs{}
                                          .set(Attr::experts, c.experts)
@@ -271,9 +358,9 @@ Result<ValueId> Rules::routed_rows(const Form& form) {
                                          .set(Attr::top_groups, 1)
                                          .set(Attr::group_score, 0));
   return builder_.node(Op::moe,
-                       {x, chosen[0], chosen[1], builder_.constant(stacked(gates)), builder_.constant(stacked(ups)),
-                        builder_.constant(stacked(downs))},
-                       Attrs{}.set(Attr::act, act).set(Attr::top_k, c.top_k));
+                       {experts.x, chosen[0], chosen[1], builder_.constant(experts.gate), builder_.constant(experts.up),
+                        builder_.constant(experts.down)},
+                       Attrs{}.set(Attr::act, experts.act).set(Attr::top_k, c.top_k));
 }
 
 }  // namespace knapsack::recognition

@@ -83,7 +83,9 @@ enum class Kind : std::uint8_t {
   hit_places,
   hit_flat,
   hit_weight,
-  routed,  // a sum of experts' outputs times their weights
+  shares,      // weights of all experts, 0 of those not chosen; `expert`: the dimension along which they lie
+  shared_out,  // what all experts make, times those; the same
+  routed,      // a sum of experts' outputs times their weights
 };
 
 struct Scores {

@@ -220,10 +220,17 @@ Result<Rules::Forms> Rules::side(const Node& node) {
   }
   const Value& first = *operands[0];
   // Matrices are turned and read as another type where they lie.
-  if (node.op == Op::Transpose && first.dims.size() == 2 && large) {
+  const auto turns = [&] {
+    const auto perm = node.attrs.list(Attr::perm);
+    const auto rank = perm.size();
+    for (std::size_t i = 0; i + 2 < rank; ++i)
+      if (perm[i] != static_cast<std::int64_t>(i)) return false;
+    return rank >= 2 && perm[rank - 1] == static_cast<std::int64_t>(rank - 2);
+  };
+  if (node.op == Op::Transpose && large && turns()) {
     Value seen = first;
     seen.transposed = !seen.transposed;
-    std::swap(seen.dims[0], seen.dims[1]);
+    std::swap(seen.dims[seen.dims.size() - 2], seen.dims[seen.dims.size() - 1]);
     return Forms{Form{.kind = form(node.inputs[0]).kind, .side = std::make_shared<const Value>(std::move(seen))}};
   }
   if (node.op == Op::Identity || (node.op == Op::Cast && large && is_float(static_cast<DType>(node.attrs.i(Attr::to)))))
@@ -505,6 +512,7 @@ Result<Form> Rules::grid_with_side(const Node& node, const Form& x, const Value&
 Result<Form> Rules::plus(const Form& a, const Form& b) {
   if (a.kind == Kind::routed && b.kind == Kind::routed) {
     Form sum = a;
+    if (a.grid != nullptr || b.grid != nullptr) return unsupported("experts beside others");
     if (!(a.choice == b.choice)) return unsupported("experts that different routers chose");
     for (const auto& [expert, y] : b.experts)
       if (!sum.experts.emplace(expert, y).second) return unsupported("expert {} is added twice", expert);
@@ -538,7 +546,9 @@ Result<Form> Rules::plus(const Form& a, const Form& b) {
     if (sum.parts.size() > 4) return unsupported("a sum of too many terms");
     return grid_form(std::move(sum));
   }
-  const auto dims_of = [](const Form& f) { return f.kind == Kind::routed ? f.dims : f.grid ? f.grid->dims : f.dims; };
+  const auto dims_of = [](const Form& f) {
+    return f.kind == Kind::routed || f.grid == nullptr ? f.dims : f.grid->dims;
+  };
   const Form& like = a.kind == Kind::routed ? b : a;
   if (like.kind != Kind::grid && like.kind != Kind::function && like.kind != Kind::routed)
     return unsupported("what it reads is no activation");
@@ -637,7 +647,10 @@ Result<Form> Rules::reduced(const Node& node) {
 // ---- products and attention
 
 Result<Form> Rules::linear(const Node& node, const Form& x, const Value& weight, const Value* bias, bool rows) {
-  if (weight.dims.size() != 2) return unsupported("a matrix of {} dimensions", weight.dims.size());
+  if (weight.dims.size() != 2) {
+    if (bias != nullptr || rows) return unsupported("a matrix of {} dimensions", weight.dims.size());
+    return batched(node, x, weight);
+  }
   TRY(const ValueId in, this->rows(x));
   const Grid& grid = *x.grid;
   if (grid.last() != grid.elements()) return unsupported("a product with something else than whole rows");
@@ -665,6 +678,54 @@ Result<Form> Rules::linear(const Node& node, const Form& x, const Value& weight,
   return this->made(made, out(node).dims, grid.axis, grid);
 }
 
+// A matrix for each head, or expert: [heads, K, N].
+Result<Form> Rules::batched(const Node& node, const Form& x, const Value& weight) {
+  const Weight& w = *weight.weight;
+  if (weight.dims.size() != 3 || w.slabs.size() > 1)
+    return unsupported("a matrix of {} dimensions", weight.dims.size());
+  const std::int64_t heads = weight.dims[0];
+  const std::int64_t width = weight.dims[1];
+  const std::int64_t made_width = weight.dims[2];
+  const Grid grid = x.grid->seen_along(std::ssize(x.grid->dims) - 2);
+  if (x.kind != Kind::grid || !grid.plain() || grid.axis != std::ssize(grid.dims) - 2 || grid.last() != width)
+    return unsupported("a product of matrices for heads and something else than their rows");
+  const std::int64_t axis = std::ssize(out(node).dims) - 2;
+  if (grid.elements() == width) {  // all on the same rows
+    TRY(const ValueId in, builder_.rows(grid, 1));
+    Form form = made(builder_.linear(in, builder_.flat(weight)), out(node).dims, axis, grid);
+    form.factor = x.factor;
+    return form;
+  }
+  if (grid.elements() != heads * width) return unsupported("a product of other heads");
+  // Heads that lie apart are read where they lie.
+  const auto& columns = grid.parts[0].columns;
+  ValueId in = columns[0].base;
+  const std::int64_t offset = columns[0].col;
+  std::int64_t stride = heads > 1 ? columns[static_cast<std::size_t>(width)].col - offset : builder_.columns(in);
+  bool regular = offset >= 0 && stride >= offset + width && stride * heads == builder_.columns(in);
+  for (std::int64_t i = 0; i < grid.elements() && regular; ++i) {
+    const Column& c = columns[static_cast<std::size_t>(i)];
+    regular = c.base == in && c.col == i / width * stride + offset + i % width;
+  }
+  if (!regular) {
+    TRY(in, builder_.rows(grid, 1));
+    stride = width;
+  }
+  const std::int64_t rows = weight.transposed ? made_width : width;
+  const ValueId base = builder_.node(Op::head_linear, {in, builder_.constant(Builder::below_each_other(w))},
+                                     Attrs{}
+                                         .set(Attr::heads, heads)
+                                         .set(Attr::in_stride, stride)
+                                         .set(Attr::in_offset, regular ? offset : 0)
+                                         .set(Attr::head_rows, rows)
+                                         .set(Attr::row_offset, 0)
+                                         .set(Attr::rows, rows)
+                                         .set(Attr::transposed, weight.transposed ? 0 : 1));
+  Form form = made(base, out(node).dims, axis, grid);
+  form.factor = x.factor;
+  return form;
+}
+
 Result<Form> Rules::product(const Node& node) {
   const Form& a = in(node, 0);
   const Form& b = in(node, 1);
@@ -677,8 +738,12 @@ Result<Form> Rules::product(const Node& node) {
     const Value* bias = node.inputs.size() > 2 ? in(node, 2).side.get() : nullptr;
     return linear(node, a, *b.side, bias, node.attrs.i(Attr::trans_b) != 0);
   }
-  if (constant && (a.kind == Kind::grid || a.kind == Kind::function || a.kind == Kind::routed))
-    return linear(node, a, *b.side, nullptr, false);
+  if (constant && (a.kind == Kind::grid || a.kind == Kind::function)) return linear(node, a, *b.side, nullptr, false);
+  if (constant && a.kind == Kind::routed) {
+    TRY(const ValueId sum, routed_rows(a));
+    const auto axis = std::ssize(a.dims) - 2;
+    return linear(node, made(sum, a.dims, axis, Grid{.dims = {1}, .parts = {}}), *b.side, nullptr, false);
+  }
   if (a.kind == Kind::probs) return attended(node, a, b);
   if (is_rows(a) && is_rows(b)) return scores(node, a, b);
   return unsupported("a product of something else than activations, weights and a cache");
@@ -830,7 +895,9 @@ Result<Form> Rules::attended(const Node& node, const Form& probs, const Form& v)
   if (!spread_values) return unsupported("values of another shape");
   const std::int64_t width = spread_values->dims[1];
   const ValueId write = values.grid->parts[0].columns[0].base;
-  const auto groups = groups_of(*spread_values, s.heads, width, builder_.columns(builder_.maker(write)->inputs[0]));
+  const std::int64_t columns = builder_.columns(builder_.maker(write)->inputs[0]);
+  // Of one group it may be a part of what the cache has: a latent's.
+  const auto groups = groups_of(*spread_values, s.heads, width, s.kv_heads == 1 ? width : columns);
   if (!groups || *groups != s.kv_heads) return unsupported("heads of values in an order that no grouped attention has");
   const ValueId made = builder_.node(Op::attention, {s.q, s.keys, write},
                                      Attrs{}

@@ -57,6 +57,7 @@ class Rules {
   Result<Form> reduced(const Node& node);
   Result<Form> product(const Node& node);
   Result<Form> linear(const Node& node, const Form& x, const Value& weight, const Value* bias, bool rows);
+  Result<Form> batched(const Node& node, const Form& x, const Value& weight);
   Result<Form> scores(const Node& node, const Form& q, const Form& k);
   Result<Form> attended(const Node& node, const Form& probs, const Form& v);
   Result<Form> masked(const Form& scores, const Value& mask, bool truth);
@@ -66,6 +67,13 @@ class Rules {
   std::optional<Result<Forms>> routing(const Node& node);
   std::optional<Result<Form>> routed_product(const Node& node);
   Result<ValueId> routed_rows(const Form& form);
+  struct Experts {
+    ValueId x = -1;
+    std::int64_t act = -1;
+    std::shared_ptr<const Weight> gate{}, up{}, down{};  // [experts, rows, columns]
+  };
+  Result<Experts> one_by_one(const Form& form);
+  Result<Experts> at_once(const Form& form);
 
   // A grid that runs along the cache: itself, or what the step adds where there is no past.
   Result<Form> cached(const Form& x);

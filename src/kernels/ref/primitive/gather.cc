@@ -68,11 +68,16 @@ void copy_data(const OpCall& call) {
 template <class T>
 T reduced(std::int64_t how, T there, T update) {
   switch (how) {
-    case 1: return static_cast<T>(there + update);
-    case 2: return static_cast<T>(there * update);
-    case 3: return std::max(there, update);
-    case 4: return std::min(there, update);
-    default: return update;
+    case 1:
+      return static_cast<T>(there + update);
+    case 2:
+      return static_cast<T>(there * update);
+    case 3:
+      return std::max(there, update);
+    case 4:
+      return std::min(there, update);
+    default:
+      return update;
   }
 }
 
