@@ -13,6 +13,7 @@
 #include "export/onnx_decoder_rows.h"
 #include "files/onnx_writer.h"
 #include "graph/decompose/decompose.h"
+#include "graph/decompose/unfuse.h"
 
 namespace knapsack {
 namespace {
@@ -33,7 +34,8 @@ Graph static_graph(const Graph& graph, std::int64_t tokens, const OnnxExportOpti
     }
     how.decomposes = [&graph](const Node& node) { return !contrib_refusal(graph, node).empty(); };
   }
-  return decompose(graph, how);
+  Graph made = decompose(graph, how);
+  return std::any_of(made.list().begin(), made.list().end(), is_fused) ? unfuse(made) : std::move(made);
 }
 
 std::vector<std::pair<std::string, std::int64_t>> counted(const OnnxGraph& graph) {
