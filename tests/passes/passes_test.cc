@@ -153,6 +153,40 @@ TEST(Passes, FusionStaysWithinTheChip) {
   EXPECT_TRUE(normed);
 }
 
+// What a fused op would have beyond what the target encodes stays an op of its own; the rest is fused still.
+TEST(Passes, FusionStaysWithinTheEncodings) {
+  ThreadPool pool(1);
+  const Graph graph = graph_of("qwen2-tied-gqa");
+  const auto with = [&](const std::function<bool(const Node&)>& encodes, std::int64_t bytes = 0) {
+    PassOptions options = options_for(1, true);
+    if (encodes != nullptr) options.context.target.has = [&](const Graph&, const Node& node) { return encodes(node); };
+    options.context.target.on_chip_bytes = bytes;
+    const auto passed = run_passes(graph, Stage::imported, options, pool);
+    EXPECT_TRUE(passed) << (passed ? "" : passed.error().message);
+    return counts(passed->graph);
+  };
+  const auto lacks = [](Attr key) {
+    return [key](const Node& node) { return node.op != Op::fused_linear || !node.attrs.has(key); };
+  };
+  auto all = with(nullptr);
+  EXPECT_EQ(all[Op::add] + all[Op::rms_norm] + all[Op::gated_act], 0);
+  auto no_sum = with(lacks(Attr::residual));
+  EXPECT_EQ(no_sum[Op::add], 6);
+  EXPECT_EQ(no_sum[Op::rms_norm] + no_sum[Op::gated_act], 0);
+  auto no_norm = with(lacks(Attr::norm));
+  EXPECT_EQ(no_norm[Op::rms_norm], 7);
+  EXPECT_EQ(no_norm[Op::add] + no_norm[Op::gated_act], 0);
+  auto no_gate = with(lacks(Attr::act));
+  EXPECT_EQ(no_gate[Op::gated_act], 3);
+  EXPECT_EQ(no_gate[Op::add] + no_gate[Op::rms_norm], 0);
+  // A row of 64 halves does not fit, so nothing stays on the chip.
+  auto tiny = with(nullptr, 127);
+  EXPECT_EQ(tiny[Op::add], 6);
+  EXPECT_EQ(tiny[Op::rms_norm], 7);
+  EXPECT_EQ(tiny[Op::gated_act], 3);
+  EXPECT_EQ(tiny[Op::fused_linear], 0);
+}
+
 // A pass that changes what is computed, and one that makes no graph, are named; the graph of before lies where asked.
 Result<Graph> scales_a_node(const Graph& graph, const PassContext&) {
   Rewriter to(graph);
