@@ -1,8 +1,12 @@
 // The scale of attention: scores are Softmax(scale * q k' + mask), and exporters write the scale as a Mul or Div of the
 // product by one number, or of what is multiplied, q and k each by its root. It becomes the factor of the product
-// (alpha), which an NPU applies to its sums for nothing; the mask is added behind it, as before.
+// (alpha), which an NPU applies to its sums for nothing; the mask is added behind it, as before. Where the target has
+// no such product, a scale behind it goes to its left side, if that is smaller: q of one token, not a score a position.
 // Not for a scale behind the mask: minus infinity and what stands for it are not to be scaled.
+#include <fmt/format.h>
+
 #include <cmath>
+#include <map>
 #include <optional>
 
 #include "passes/fuse.h"
@@ -43,10 +47,20 @@ class Fuser {
     for (std::size_t i = 0; i < graph_.list().size(); ++i)
       if (graph_.list()[i].op == Op::MatMul) product(static_cast<int>(i));
     Rewriter to(graph_);
+    const auto scaled = [&](const Node& node, const Node& scale) {
+      const auto of = scale_of(graph_, scale);
+      const std::string name = to.fresh(fmt::format("{}/factor", scale.name));
+      const ValueId factor = to.to().constant(f32_weight(name, {}, {of->factor}));
+      auto inputs = to.of(node.inputs);
+      inputs[0] = to.node(scale, Op::Mul, {inputs[0], factor}, {});
+      to.copy(node, std::move(inputs), node.attrs);
+    };
     for (std::size_t i = 0; i < graph_.list().size(); ++i) {
       const Node& node = graph_.list()[i];
       if (gone_[i]) {
         to.replace(node.outputs[0], to.of(node.inputs[scale_of(graph_, node)->of]));
+      } else if (moved_.count(static_cast<int>(i)) > 0) {
+        scaled(node, graph_.list()[static_cast<std::size_t>(moved_.at(static_cast<int>(i)))]);
       } else if (factors_[i] != 1) {
         Attrs attrs = without(node.attrs, {Attr::alpha});
         to.copy(node, to.of(node.inputs), attrs.set(Attr::alpha, node.attrs.f(Attr::alpha, 1) * factors_[i]));
@@ -61,10 +75,19 @@ class Fuser {
   void product(int at) {
     const Node& node = graph_.list()[static_cast<std::size_t>(at)];
     const bool fits = fits_on_chip(context_.target, graph_.value(node.outputs[0]).cols());
-    if (!fits || !encodes(context_.target, graph_, node, Op::MatMul, Attrs().set(Attr::alpha, 0.5))) return;
+    if (!encodes(context_.target, graph_, node, Op::MatMul, Attrs().set(Attr::alpha, 0.5))) return move(node, at);
+    if (!fits) return;
     // Two constants have no scale to spare: folding makes one of them.
     for (const ValueId id : node.inputs) before(node, at, id);
     behind(node, at);
+  }
+
+  void move(const Node& product, int at) {
+    if (!uses_.only(product.outputs[0])) return;
+    const Value& left = graph_.value(product.inputs[0]);
+    if (left.kind == ValueKind::constant || left.elements() >= graph_.value(product.outputs[0]).elements()) return;
+    const int reader = uses_.readers[static_cast<std::size_t>(product.outputs[0])][0];
+    if (take(product, at, reader)) moved_[at] = reader;
   }
 
   // q and k: through what moves them only.
@@ -111,6 +134,7 @@ class Fuser {
   const Uses uses_;
   std::vector<float> factors_;  // by node: of products
   std::vector<bool> gone_;
+  std::map<int, int> moved_;  // by product: the scale that goes before it
 };
 
 }  // namespace

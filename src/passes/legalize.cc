@@ -25,11 +25,12 @@ Graph in_parts(const Graph& graph, const PassContext& context) {
       {.tokens = context.tokens, .kv = KvForm::indexed, .ctx = context.ctx, .floats = DType::F32, .decomposes = lacks});
 }
 
-// What taking apart leaves: twice the same table, sums of constants.
+// What taking apart leaves: twice the same table, sums of constants, rows made tensors and rows again.
 Result<Graph> cleaned(const Graph& graph, const PassContext& context) {
   TRY(const Graph folded, pass_fold_constants(graph, context));
   TRY(const Graph merged, pass_merge_common(folded, context));
-  return pass_drop_dead(merged, context);
+  TRY(const Graph straight, pass_merge_reshapes(merged, context));
+  return pass_drop_dead(straight, context);
 }
 
 Graph replaced(const Graph& graph, const std::vector<Verdict>& verdicts) {

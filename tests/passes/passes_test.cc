@@ -224,6 +224,52 @@ TEST(Passes, OneThatBreaksIsNamed) {
   }
 }
 
+// A proof says what it would take, and which flag to lower.
+TEST(Proofs, AreBounded) {
+  ThreadPool pool(1);
+  const Graph graph = graph_of("qwen2-tied-gqa");
+  PassOptions options = options_for(4, true);
+  options.proof.most_products = 1000;
+  const auto work = run_passes(graph, Stage::imported, options, pool);
+  ASSERT_FALSE(work);
+  EXPECT_EQ(work.error().code, Code::resource);
+  EXPECT_NE(work.error().message.find("--tokens"), std::string::npos) << work.error().message;
+  options = options_for(1, true);
+  options.context.ctx = std::int64_t{1} << 30;  // 768 GiB
+  options.context.data = false;
+  options.to = Stage::fixed;
+  options.without = {"rope-tables"};
+  const auto memory = run_passes(graph, Stage::imported, options, pool);
+  ASSERT_FALSE(memory);
+  EXPECT_EQ(memory.error().code, Code::resource);
+  EXPECT_NE(memory.error().message.find("--ctx"), std::string::npos) << memory.error().message;
+  // Enough for some steps: fewer are compared.
+  const auto few = prove_equal(graph, graph, {.tokens = 1, .most_products = 400000}, pool);
+  const auto all = prove_equal(graph, graph, {.tokens = 1}, pool);
+  ASSERT_TRUE(few) << few.error().message;
+  ASSERT_TRUE(all) << all.error().message;
+  EXPECT_LT(few->values, all->values);
+}
+
+TEST(Proofs, RunEachGraphOnceOnPromptsToo) {
+  ThreadPool pool(1);
+  const Graph graph = graph_of("qwen2-tied-gqa");
+  ProveOptions options{.prompts = {{1, 2, 3}, {5, 6, 7, 8, 9, 10, 11}}, .tokens = 4, .ctx = 32};
+  Outcome known;
+  ASSERT_TRUE(prove_equal(graph, graph, options, pool, &known));
+  // A prompt that is shorter than a step fills one; of the longer one a step, of random ids three.
+  ASSERT_EQ(known.outputs.size(), 3U);
+  const std::size_t vocab = static_cast<std::size_t>(graph.value(graph.output()).cols());
+  EXPECT_EQ(known.outputs[0].size(), vocab);
+  EXPECT_EQ(known.outputs[1].size(), vocab);
+  EXPECT_EQ(known.outputs[2].size(), 3 * vocab);
+  ASSERT_TRUE(prove_equal(graph, graph, options, pool, &known));
+  for (float& value : known.outputs[1]) value += 1;
+  const auto other = prove_equal(graph, graph, options, pool, &known);
+  ASSERT_FALSE(other) << "what is known is not computed again";
+  EXPECT_NE(other.error().message.find("the logits of a prompt"), std::string::npos) << other.error().message;
+}
+
 TEST(Passes, TrainingLeavesNothingBehind) {
   ThreadPool pool(1);
   auto graph = graph_from_text(

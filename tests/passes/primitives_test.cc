@@ -1,5 +1,6 @@
 // The passes on graphs in ONNX's operators: exports of PyTorch (tests/data/onnx) and small ones written here, each
 // proved; what they are for is counted.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -250,6 +251,49 @@ TEST(FuseScales, StaysWithinTheTarget) {
   Target tiny;
   tiny.on_chip_bytes = 5;  // a row of scores is six bytes
   EXPECT_EQ(factors(passed(attended(), tiny).graph), 0);
+}
+
+// Four queries of one number, against keys of four: the scores are more than what the scale can go to.
+TEST(FuseScales, GoesToTheSmallerSideOfAPlainProduct) {
+  Target plain;
+  plain.has = [](const Graph&, const Node& node) { return !node.attrs.has(Attr::alpha); };
+  const auto graph = [](int columns) {
+    return parsed(
+        fmt::format("input %q [2, 1, 3] F32\n"
+                    "input %k [2, 3, {0}] F32\n"
+                    "constant @s [] F32 = 4\n"
+                    "%p [2, 1, {0}] F32 = MatMul %q, %k\n"
+                    "%scaled [2, 1, {0}] F32 = Div %p, @s\n"
+                    "%y [2, 1, {0}] F32 = Softmax %scaled {{axis=2}}\n"
+                    "output %y\n",
+                    columns));
+  };
+  const Passed made = passed(graph(8), plain);
+  const PassReport& fuse = report(made, "fuse-scales");
+  EXPECT_EQ(fuse.nodes_after, fuse.nodes_before);
+  EXPECT_LT(fuse.bytes_after, fuse.bytes_before);
+  EXPECT_NE(to_text(made.graph).find("%scaled [2, 1, 3] F32 = Mul %q"), std::string::npos) << to_text(made.graph);
+  EXPECT_EQ(to_text(passed(graph(3), plain).graph).find("= Mul"), std::string::npos) << "nothing is gained";
+}
+
+TEST(MergeReshapes, OneLooksAtWhatThereWas) {
+  const Graph graph = parsed(
+      "input %x [2, 6] F32\n"
+      "%n [2, 6] F32 = Neg %x\n"
+      "%a [1, 2, 6] F32 = Unsqueeze %n {axes=[0]}\n"
+      "%b [4, 3] F32 = Reshape %a {shape=[4,3]}\n"
+      "%c [2, 6] F32 = Reshape %b {shape=[2,6]}\n"
+      "%y [2, 6] F32 = Exp %c\n"
+      "%z [12] F32 = Reshape %c {shape=[12]}\n"
+      "%same [2, 6] F32 = Reshape %n {shape=[2,6]}\n"
+      "output %y\n"
+      "output %z\n"
+      "output %same\n"
+      "output %b\n");
+  const Passed made = passed(graph, {}, Stage::canonical);
+  EXPECT_EQ(counts(made.graph), (std::map<Op, int>{{Op::Neg, 1}, {Op::Exp, 1}, {Op::Reshape, 3}}))
+      << to_text(made.graph);
+  EXPECT_NE(to_text(made.graph).find("= Exp %n\n"), std::string::npos) << to_text(made.graph);
 }
 
 // In blocks between borders: nothing is reordered on the way, and the same comes out.
