@@ -5,9 +5,10 @@
 // Not for a scale behind the mask: minus infinity and what stands for it are not to be scaled.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
-#include <map>
 #include <optional>
+#include <set>
 
 #include "passes/fuse.h"
 
@@ -47,20 +48,20 @@ class Fuser {
     for (std::size_t i = 0; i < graph_.list().size(); ++i)
       if (graph_.list()[i].op == Op::MatMul) product(static_cast<int>(i));
     Rewriter to(graph_);
-    const auto scaled = [&](const Node& node, const Node& scale) {
-      const auto of = scale_of(graph_, scale);
-      const std::string name = to.fresh(fmt::format("{}/factor", scale.name));
-      const ValueId factor = to.to().constant(f32_weight(name, {}, {of->factor}));
+    const auto scaled = [&](const Node& node, float by) {
+      const std::string name = fmt::format("{}/scale", node.name);
+      const ValueId factor = to.to().constant(f32_weight(to.fresh(name + ".factor"), {}, {by}));
       auto inputs = to.of(node.inputs);
-      inputs[0] = to.node(scale, Op::Mul, {inputs[0], factor}, {});
+      inputs[0] = to.to().node(Op::Mul, to.fresh(name), {inputs[0], factor});
+      take_provenance(to.to().last(), node);
       to.copy(node, std::move(inputs), node.attrs);
     };
     for (std::size_t i = 0; i < graph_.list().size(); ++i) {
       const Node& node = graph_.list()[i];
       if (gone_[i]) {
         to.replace(node.outputs[0], to.of(node.inputs[scale_of(graph_, node)->of]));
-      } else if (moved_.count(static_cast<int>(i)) > 0) {
-        scaled(node, graph_.list()[static_cast<std::size_t>(moved_.at(static_cast<int>(i)))]);
+      } else if (moved_.count(i) > 0) {
+        scaled(node, factors_[i]);
       } else if (factors_[i] != 1) {
         Attrs attrs = without(node.attrs, {Attr::alpha});
         to.copy(node, to.of(node.inputs), attrs.set(Attr::alpha, node.attrs.f(Attr::alpha, 1) * factors_[i]));
@@ -79,15 +80,25 @@ class Fuser {
     if (!fits) return;
     // Two constants have no scale to spare: folding makes one of them.
     for (const ValueId id : node.inputs) before(node, at, id);
-    behind(node, at);
+    behind_all(node, at);
   }
 
+  void behind_all(const Node& product, int at) {
+    for (int scale = behind(product.outputs[0]); scale >= 0 && take(product, at, scale);)
+      scale = behind(graph_.list()[static_cast<std::size_t>(scale)].outputs[0]);
+  }
+
+  // Without a factor of the product: all on the left side, where that is the smallest.
   void move(const Node& product, int at) {
-    if (!uses_.only(product.outputs[0])) return;
     const Value& left = graph_.value(product.inputs[0]);
-    if (left.kind == ValueKind::constant || left.elements() >= graph_.value(product.outputs[0]).elements()) return;
-    const int reader = uses_.readers[static_cast<std::size_t>(product.outputs[0])][0];
-    if (take(product, at, reader)) moved_[at] = reader;
+    const std::int64_t others =
+        std::min(graph_.value(product.inputs[1]).elements(), graph_.value(product.outputs[0]).elements());
+    if (left.kind == ValueKind::constant || left.elements() >= others) return;
+    before(product, at, product.inputs[1]);
+    behind_all(product, at);
+    if (factors_[static_cast<std::size_t>(at)] == 1) return;
+    before(product, at, product.inputs[0]);
+    moved_.insert(static_cast<std::size_t>(at));
   }
 
   // q and k: through what moves them only.
@@ -106,13 +117,15 @@ class Fuser {
     }
   }
 
-  void behind(const Node& product, int at) {
-    ValueId id = product.outputs[0];
+  // The first that reads it and does not move it only, by number; -1: there are several, or none.
+  [[nodiscard]] int behind(ValueId id) const {
     while (uses_.only(id)) {
       const int reader = uses_.readers[static_cast<std::size_t>(id)][0];
-      if (!take(product, at, reader)) return;
-      id = graph_.list()[static_cast<std::size_t>(reader)].outputs[0];
+      const Node& node = graph_.list()[static_cast<std::size_t>(reader)];
+      if (!moves(node.op)) return reader;
+      id = node.outputs[0];
     }
+    return -1;
   }
 
   bool take(const Node& product, int at, int number) {
@@ -134,7 +147,7 @@ class Fuser {
   const Uses uses_;
   std::vector<float> factors_;  // by node: of products
   std::vector<bool> gone_;
-  std::map<int, int> moved_;  // by product: the scale that goes before it
+  std::set<std::size_t> moved_;  // products whose factor goes to their left side
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Ops that the target lacks are written in those it has, in this order: a fused op in the ops it is made of and a
-// decoder's op in primitives; an operator that is refused in others that compute the same (graph/equivalents.inc). What
-// is refused still runs on the CPU. So every node says its unit, where the target judges them.
-// Not for which pieces become one program of the device: that is partitioned later.
+// decoder's op in primitives, without repeated heads, which are of five dimensions; an operator that is refused in
+// others that compute the same (graph/equivalents.inc). What is refused still runs on the CPU. So every node says its
+// unit, where the target judges them. Not for which pieces become one program of the device: that is partitioned later.
 #include <algorithm>
 
 #include "graph/decompose/decompose.h"
@@ -25,11 +25,13 @@ Graph in_parts(const Graph& graph, const PassContext& context) {
       {.tokens = context.tokens, .kv = KvForm::indexed, .ctx = context.ctx, .floats = DType::F32, .decomposes = lacks});
 }
 
-// What taking apart leaves: twice the same table, sums of constants, rows made tensors and rows again.
+// What taking apart leaves: twice the same table, sums of constants, repeated heads, rows made tensors and rows again.
 Result<Graph> cleaned(const Graph& graph, const PassContext& context) {
   TRY(const Graph folded, pass_fold_constants(graph, context));
   TRY(const Graph merged, pass_merge_common(folded, context));
-  TRY(const Graph straight, pass_merge_reshapes(merged, context));
+  TRY(const Graph scaled, pass_fuse_scales(merged, context));
+  TRY(const Graph grouped, pass_group_heads(scaled, context));
+  TRY(const Graph straight, pass_merge_reshapes(grouped, context));
   return pass_drop_dead(straight, context);
 }
 

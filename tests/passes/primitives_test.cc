@@ -272,8 +272,28 @@ TEST(FuseScales, GoesToTheSmallerSideOfAPlainProduct) {
   const PassReport& fuse = report(made, "fuse-scales");
   EXPECT_EQ(fuse.nodes_after, fuse.nodes_before);
   EXPECT_LT(fuse.bytes_after, fuse.bytes_before);
-  EXPECT_NE(to_text(made.graph).find("%scaled [2, 1, 3] F32 = Mul %q"), std::string::npos) << to_text(made.graph);
+  EXPECT_NE(to_text(made.graph).find("%p/scale [2, 1, 3] F32 = Mul %q"), std::string::npos) << to_text(made.graph);
   EXPECT_EQ(to_text(passed(graph(3), plain).graph).find("= Mul"), std::string::npos) << "nothing is gained";
+}
+
+// Exports repeat KV heads for those that read them; nothing is repeated any more, in five dimensions.
+TEST(GroupHeads, OfExports) {
+  for (const std::string name : {"qwen2-window", "qwen2-optimum", "qwen3-dynamo", "gemma3-dynamo"}) {
+    const Graph graph = imported(name);
+    const Passed made = passed(graph);
+    const PassReport& group = report(made, "group-heads");
+    const auto wide = [](const Graph& g) {
+      return std::count_if(g.values().begin(), g.values().end(), [](const Value& v) { return v.dims.size() == 5; });
+    };
+    std::printf("%s: %zu -> %zu nodes, %.0f -> %.0f bytes; %ld of five dimensions, %ld\n", name.c_str(),
+                group.nodes_before, group.nodes_after, group.bytes_before, group.bytes_after,
+                static_cast<long>(wide(graph)), static_cast<long>(wide(made.graph)));
+    EXPECT_LT(group.nodes_after, group.nodes_before) << name;
+    EXPECT_LT(group.bytes_after, group.bytes_before) << name;
+    EXPECT_EQ(wide(graph), 9) << name;
+    EXPECT_EQ(wide(made.graph), 1) << name << ": a Gather of the mask's";
+    expect_same(graph, made.graph, 1e-5);
+  }
 }
 
 TEST(MergeReshapes, OneLooksAtWhatThereWas) {
