@@ -13,7 +13,6 @@
 #include "export/onnx_decoder_rows.h"
 #include "files/onnx_writer.h"
 #include "graph/decompose/decompose.h"
-#include "graph/decompose/unfuse.h"
 
 namespace knapsack {
 namespace {
@@ -34,8 +33,7 @@ Graph static_graph(const Graph& graph, std::int64_t tokens, const OnnxExportOpti
     }
     how.decomposes = [&graph](const Node& node) { return !contrib_refusal(graph, node).empty(); };
   }
-  Graph made = decompose(graph, how);
-  return std::any_of(made.list().begin(), made.list().end(), is_fused) ? unfuse(made) : std::move(made);
+  return decompose(graph, how);
 }
 
 std::vector<std::pair<std::string, std::int64_t>> counted(const OnnxGraph& graph) {

@@ -1,8 +1,13 @@
 #include "pipeline/device_target.h"
 
-#include <algorithm>
-#include <memory>
+#include <fmt/format.h>
 
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "graph/decompose/decompose.h"
 #include "plan/inventory.h"
 
 namespace knapsack {
@@ -83,9 +88,30 @@ struct Table {
     return (states != nullptr && states->support == Support::yes) || whole("ScatterND") || whole("ScatterElements");
   }
 
+  // Nodes of ours that stay whole, and of whose primitive parts one is refused: by their name, with the reason. Other
+  // eyes on the same numbers are the decomposition's, not the node's.
+  [[nodiscard]] std::map<std::string, std::string, std::less<>> refused_parts(const Graph& graph) const {
+    std::map<std::string, std::string, std::less<>> refused;
+    if (!graph.tokens()) return refused;
+    std::int64_t ctx = 0;
+    for (const Value& v : graph.values())
+      if (v.kind == ValueKind::state) ctx = v.dims.front();
+    const Graph parts =
+        decompose(graph, {.tokens = *graph.tokens(), .kv = KvForm::indexed, .ctx = ctx, .floats = DType::F32});
+    const Inventory inventory = take_inventory(parts, device, &*toolchain);
+    for (std::size_t i = 0; i < parts.list().size(); ++i) {
+      const Node& node = parts.list()[i];
+      const bool view = node.op == Op::Reshape || node.op == Op::Unsqueeze || node.op == Op::Squeeze;
+      if (inventory.nodes[i].site == Site::cpu && !node.origin.empty() && !view)
+        refused.emplace(node.origin, fmt::format("{}: {}", op_info(node.op).text, inventory.nodes[i].why));
+    }
+    return refused;
+  }
+
   [[nodiscard]] std::vector<Verdict> judge(const Graph& graph) const {
     using Kind = Verdict::Kind;
     const Inventory inventory = take_inventory(graph, device, toolchain ? &*toolchain : nullptr);
+    const auto refused = device.npu ? refused_parts(graph) : std::map<std::string, std::string, std::less<>>{};
     std::vector<Verdict> verdicts;
     verdicts.reserve(graph.list().size());
     for (std::size_t i = 0; i < graph.list().size(); ++i) {
@@ -97,7 +123,9 @@ struct Table {
       } else if (node.op == Op::kv_write) {
         if (!writes_cache()) v = {.kind = Kind::cpu, .by = {}, .why = "the host writes new rows by index"};
       } else if (!op_info(node.op).primitive) {
+        const auto part = refused.find(node.name);
         if (!has(node)) v = {.kind = Kind::cpu, .by = {}, .why = "the table has no operator that is it"};
+        if (part != refused.end()) v = {.kind = Kind::cpu, .by = {}, .why = part->second};
       } else if (decision.site == Site::cpu) {
         v = {.kind = Kind::cpu, .by = {}, .why = decision.why};
       } else if (decision.strategy == Strategy::replace) {

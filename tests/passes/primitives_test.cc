@@ -44,6 +44,7 @@ Passed passed(const Graph& graph, const Target& target = {}, Stage to = Stage::f
   options.prove = true;
   options.proof.tolerance = 1e-5;
   options.to = to;
+  options.without = {"recognize"};  // decoders stay in the operators they came in
   auto made = run_passes(graph, Stage::imported, options, pool);
   if (!made) throw std::runtime_error(made.error().message);
   return std::move(*made);
@@ -73,7 +74,7 @@ TEST(Primitives, EveryExportIsProved) {
                                  "llama-prefill", "qwen2-optimum", "qwen3-dynamo", "gemma3-dynamo"}) {
     const Passed made = passed(imported(name));
     for (const PassReport& each : made.passes) {
-      EXPECT_GE(each.rel_l2, 0) << name << ", " << each.name;
+      EXPECT_EQ(each.rel_l2 < 0, each.name == "recognize") << name << ", " << each.name;
       EXPECT_LE(each.nodes_after, each.nodes_before) << name << ", " << each.name;
     }
     const auto text = graph_from_text(to_text(made.graph));

@@ -96,6 +96,22 @@ TEST(DeviceTarget, WhatIsRefusedIsWrittenOtherwise) {
   }
 }
 
+// An op that stays whole is held to what its parts would be: a dimension past the device's longest.
+TEST(DeviceTarget, WhatIsWholeIsCheckedByItsParts) {
+  Device device = *all().find("rk3588");
+  const Toolchain table = *all().toolchain(device.profile.toolchains.front(), device.profile.toolchains);
+  const auto sums = [&](std::int64_t longest) {
+    device.profile.npu->limits.tensor_dim = Count{.value = longest, .source = "a test"};
+    const Passed made = passed("qwen2-tied-gqa", device_target(device.profile, &table));
+    int cpu = 0;
+    for (const Node& node : made.graph.list()) cpu += node.op == Op::add && node.unit == "cpu" ? 1 : 0;
+    EXPECT_EQ(counts(made.graph)[Op::add], 6);
+    return cpu;
+  };
+  EXPECT_EQ(sums(1024), 0);
+  EXPECT_EQ(sums(63), 6) << "rows have 64 columns";
+}
+
 TEST(DeviceTarget, WhatTheProfileSays) {
   const Device device = *all().find("rk3588");
   const Target target = target_of("rk3588");

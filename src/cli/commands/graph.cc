@@ -135,7 +135,7 @@ class GraphCommand final : public Command {
     if (prove_) {
       TRY(options.proof.prompts, prompts(read));
     }
-    options.dump = "knapsack-before-pass.graph.txt";
+    options.dump = free_name();
     options.progress = [&](std::string_view pass) {
       busy.emplace(fmt::format("{}{}", prove_ ? "proving " : "", pass), context.quiet);
     };
@@ -213,6 +213,16 @@ class GraphCommand final : public Command {
       return usage_error("what a target asks for is met at stage {}; add --stage {}", stage_name(Stage::fused),
                          stage_name(Stage::fused));
     return target;
+  }
+
+  // Where the graph before a pass that breaks it is kept: beside those of other times.
+  static std::string free_name() {
+    constexpr int most = 100;
+    std::string name = "knapsack-before-pass.graph.txt";
+    std::error_code ignored;
+    for (int i = 2; i < most && std::filesystem::exists(std::filesystem::symlink_status(name, ignored)); ++i)
+      name = fmt::format("knapsack-before-pass.{}.graph.txt", i);
+    return name;
   }
 
   // A few words in each of what models read; none without a tokenizer.
