@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "graph/decompose/unfuse.h"
 
 namespace knapsack {
 namespace {
@@ -326,6 +327,10 @@ OnnxDraft OnnxBuilder::run() {
   return std::move(draft_);
 }
 
-OnnxDraft draft_onnx(const Graph& graph, const OnnxForm& form) { return OnnxBuilder(graph, form).run(); }
+OnnxDraft draft_onnx(const Graph& graph, const OnnxForm& form) {
+  if (std::none_of(graph.list().begin(), graph.list().end(), is_fused)) return OnnxBuilder(graph, form).run();
+  const Graph parts = unfuse(graph);
+  return OnnxBuilder(parts, form).run();
+}
 
 }  // namespace knapsack

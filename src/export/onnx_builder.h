@@ -32,7 +32,8 @@ struct OnnxDraft {
 // A decoder of primitives and of the ops that onnx_rows.inc has (decompose, KvForm::indexed): token ids become
 // input_ids and positions position_ids, both I64 [1, tokens]; states inputs past_key_values.L.key, .value or .latent
 // and outputs present.L..., [1, heads, ctx, columns of a head]; what comes out is named logits, [1, 1, vocabulary].
-// Any other graph keeps its inputs and outputs. An AveragePool with dilations needs opset 21.
+// Any other graph keeps its inputs and outputs. What passes fused is written as what it is made of. An AveragePool with
+// dilations needs opset 21.
 OnnxDraft draft_onnx(const Graph& graph, const OnnxForm& form);
 
 OnnxType onnx_type(DType type);  // of a plain type

@@ -9,6 +9,7 @@
 
 #include "export/onnx_builder.h"
 #include "export/onnx_decoder_rows.h"
+#include "graph/decompose/unfuse.h"
 
 namespace knapsack {
 namespace {
@@ -39,12 +40,14 @@ void write_mod(OnnxBuilder& b, const Node& n) {
 }
 
 void write_gemm(OnnxBuilder& b, const Node& n) {
+  CHECK(!is_fused(n));
   write_with(b, n, {},
              {onnx_attribute("alpha", n.attrs.f(Attr::alpha, 1)), onnx_attribute("beta", n.attrs.f(Attr::beta, 1)),
               onnx_attribute("transA", n.attrs.i(Attr::trans_a)), onnx_attribute("transB", n.attrs.i(Attr::trans_b))});
 }
 
 void write_window(OnnxBuilder& b, const Node& n) {
+  CHECK(!is_fused(n));
   Attributes attributes;
   const auto numbers = [&](Attr key, const char* name) {
     if (n.attrs.has(key)) attributes.push_back(onnx_attribute(name, list(n, key)));
@@ -218,6 +221,7 @@ void write_reshape(OnnxBuilder& b, const Node& n) { b.hold_as(n.outputs[0], n.in
 
 // A matrix that is read as it is stored, too (a tied head's): Gemm takes it so, and it is in the file once.
 void write_mat_mul(OnnxBuilder& b, const Node& n) {
+  CHECK(!is_fused(n));
   const ValueId right = n.inputs[1];
   if (!b.read_as_stored(right)) {
     write_plain(b, n);

@@ -70,26 +70,33 @@ ValueId Graph::constant(std::shared_ptr<const Weight> weight, ConstantView view)
   std::string name = view.name.empty() ? weight->name + (view.transposed ? ".T" : "") : std::move(view.name);
   for (ValueId id = find(name); id >= 0; id = find(name)) {
     const Value& known = value(id);
-    if (known.weight == weight && known.transposed == view.transposed && known.as == view.as) return id;
+    if (known.weight == weight && known.transposed == view.transposed && known.as == view.as && known.line == view.line)
+      return id;
     if (known.weight != weight) break;
     // Seen in two ways.
     name += view.transposed != known.transposed ? (view.transposed ? ".T" : ".rows")
-            : view.as                           ? fmt::format(".{}", knapsack::name(*view.as))
+            : view.as != known.as && view.as    ? fmt::format(".{}", knapsack::name(*view.as))
+            : view.line != known.line           ? fmt::format(".lines{}", view.line)
                                                 : ".stored";
   }
   Value made{.name = std::move(name), .kind = ValueKind::constant, .dtype = weight->dtype};
   made.dims = seen_dims(*weight, view.transposed);
   made.transposed = view.transposed;
   made.as = view.as;
+  made.line = view.line;
   made.weight = std::move(weight);
   return add(std::move(made));
 }
 
-ValueId Graph::state(std::string name, std::int64_t cols, std::optional<std::int64_t> ctx) {
+ValueId Graph::state(std::string name, std::int64_t cols, std::optional<std::int64_t> ctx, bool channel_first) {
   CHECK(cols > 0 && ctx.value_or(1) > 0);
   std::vector<std::int64_t> dims{cols};
   if (ctx) dims.insert(dims.begin(), *ctx);
-  return add({.name = std::move(name), .kind = ValueKind::state, .dims = std::move(dims), .state = states_++});
+  return add({.name = std::move(name),
+              .kind = ValueKind::state,
+              .dims = std::move(dims),
+              .channel_first = channel_first,
+              .state = states_++});
 }
 
 ValueId Graph::node(Op op, std::string name, std::vector<ValueId> inputs, Attrs attrs) {

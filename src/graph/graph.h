@@ -47,9 +47,13 @@ struct Value {
   std::shared_ptr<const Weight> weight{};  // constants
   bool transposed = false;                 // constants
   std::optional<DType> as{};               // constants: the type it is read as, where that is said; dtype is stored
-  int state = -1;                          // state number, for states and what kv_write returns
-  bool dynamic = false;                    // a dimension depends on data (NonZero); dims holds the most it can be
-  std::optional<Quantization> quant{};     // activations that are kept as integers
+  // Constants: the target keeps each row (of the weight as it is stored) padded to whole lines of so many bytes; 0:
+  // rows follow each other. What runs here has them as they are.
+  std::int64_t line = 0;
+  bool channel_first = false;           // states: a channel's positions side by side, [cols, ctx]
+  int state = -1;                       // state number, for states and what kv_write returns
+  bool dynamic = false;                 // a dimension depends on data (NonZero); dims holds the most it can be
+  std::optional<Quantization> quant{};  // activations that are kept as integers
 
   // Of its elements when they are computed with.
   [[nodiscard]] DType type() const { return as.value_or(dtype); }
@@ -62,6 +66,11 @@ struct Value {
     std::int64_t n = 1;
     for (const auto d : dims) n *= d;
     return n;
+  }
+  // Of a constant as the target keeps it.
+  [[nodiscard]] std::int64_t kept_bytes() const {
+    const std::int64_t row = weight->row_size();
+    return weight->elements() / weight->cols() * (line > 0 ? (row + line - 1) / line * line : row);
   }
 };
 
@@ -101,6 +110,7 @@ struct ConstantView {
   bool transposed = false;  // its last two dimensions exchanged
   std::optional<DType> as{};
   std::string name{};  // empty: the weight's, with ".T" where it is transposed
+  std::int64_t line = 0;
 };
 
 class Graph {
@@ -111,7 +121,8 @@ class Graph {
   // same weight, seen as before (a tied head), gives the same value, seen otherwise one with more behind its name.
   ValueId input(std::string name, DType dtype, std::vector<std::int64_t> dims);
   ValueId constant(std::shared_ptr<const Weight> weight, ConstantView view = {});
-  ValueId state(std::string name, std::int64_t cols, std::optional<std::int64_t> ctx = std::nullopt);
+  ValueId state(std::string name, std::int64_t cols, std::optional<std::int64_t> ctx = std::nullopt,
+                bool channel_first = false);
   ValueId node(Op op, std::string name, std::vector<ValueId> inputs, Attrs attrs = {});
   // For ops with several outputs: the ids of all.
   std::vector<ValueId> nodes(Op op, std::string name, std::vector<ValueId> inputs, Attrs attrs = {});

@@ -110,7 +110,7 @@ Result<std::shared_ptr<const Program>> lower(const Graph& graph, const LowerOpti
     } else if (v.kind == ValueKind::state) {
       slot.kind = SlotKind::state;
       slot.index = v.state;
-      program->states.push_back({.name = v.name, .cols = v.cols(), .run = v.cols()});
+      program->states.push_back({.name = v.name, .cols = v.cols(), .run = v.cols(), .channel_first = v.channel_first});
       state_slot.push_back(number);
     } else if (v.kind == ValueKind::input) {
       program->inputs.push_back(number);

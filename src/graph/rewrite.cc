@@ -2,7 +2,28 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace knapsack {
+
+Attrs without(const Attrs& attrs, std::initializer_list<Attr> gone) {
+  Attrs kept;
+  for (const Attrs::Entry& e : attrs.entries()) {
+    if (std::find(gone.begin(), gone.end(), e.key) != gone.end()) continue;
+    switch (attr_kind(e.key)) {
+      case AttrKind::number:
+        kept.set(e.key, e.f);
+        break;
+      case AttrKind::integer:
+        kept.set(e.key, e.i);
+        break;
+      case AttrKind::list:
+        kept.set(e.key, e.list);
+        break;
+    }
+  }
+  return kept;
+}
 
 void take_provenance(Node& made, const Node& old) {
   made.origin = old.origin;
@@ -11,7 +32,7 @@ void take_provenance(Node& made, const Node& old) {
   made.unit = old.unit;
 }
 
-Rewriter::Rewriter(const Graph& from, std::int64_t tokens, std::int64_t ctx)
+Rewriter::Rewriter(const Graph& from, std::int64_t tokens, std::int64_t ctx, const std::set<ValueId>& channel_first)
     : from_(from), map_(from.values().size(), -1) {
   for (std::size_t id = 0; id < from.values().size(); ++id) {
     const Value& v = from.values()[id];
@@ -24,7 +45,8 @@ Rewriter::Rewriter(const Graph& from, std::int64_t tokens, std::int64_t ctx)
       map_[id] = to_.state(v.name, v.cols(),
                            ctx > 0 ? std::optional(ctx)
                            : fixed ? std::optional(v.dims[0])
-                                   : std::nullopt);
+                                   : std::nullopt,
+                           v.channel_first || channel_first.count(static_cast<ValueId>(id)) > 0);
     } else {
       continue;
     }
@@ -37,7 +59,7 @@ ValueId Rewriter::of(ValueId old) {
   if (made >= 0) return made;
   const Value& v = from_.value(old);
   CHECK(v.kind == ValueKind::constant);
-  made = to_.constant(v.weight, {.transposed = v.transposed, .as = v.as, .name = v.name});
+  made = to_.constant(v.weight, {.transposed = v.transposed, .as = v.as, .name = v.name, .line = v.line});
   return made;
 }
 
@@ -73,6 +95,13 @@ std::string Rewriter::unique(std::string name) const {
   if (to_.find(name) < 0) return name;
   for (int i = 1;; ++i)
     if (std::string other = fmt::format("{}_{}", name, i); to_.find(other) < 0) return other;
+}
+
+std::string Rewriter::fresh(std::string name) const {
+  const auto taken = [&](const std::string& each) { return to_.find(each) >= 0 || from_.find(each) >= 0; };
+  if (!taken(name)) return name;
+  for (int i = 1;; ++i)
+    if (std::string other = fmt::format("{}_{}", name, i); !taken(other)) return other;
 }
 
 Graph Rewriter::finish() {

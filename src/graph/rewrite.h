@@ -3,6 +3,8 @@
 // Not for changing a graph in place: passes never do.
 #pragma once
 
+#include <initializer_list>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,8 +16,9 @@ namespace knapsack {
 class Rewriter {
  public:
   // Inputs and states are declared at once, as they are; ctx > 0: states of that static context; tokens > 0: the first
-  // dimension T becomes that number (and S becomes 1).
-  explicit Rewriter(const Graph& from, std::int64_t tokens = 0, std::int64_t ctx = 0);
+  // dimension T becomes that number (and S becomes 1). channel_first: the states, by their value, that become so.
+  explicit Rewriter(const Graph& from, std::int64_t tokens = 0, std::int64_t ctx = 0,
+                    const std::set<ValueId>& channel_first = {});
 
   [[nodiscard]] const Graph& from() const { return from_; }
   Graph& to() { return to_; }
@@ -33,6 +36,8 @@ class Rewriter {
   ValueId node(const Node& old, Op op, std::vector<ValueId> inputs, Attrs attrs);
   // A name that the new graph does not have: `name`, or with a number behind it.
   [[nodiscard]] std::string unique(std::string name) const;
+  // A name that neither graph has: of what stands beside nodes still to come.
+  [[nodiscard]] std::string fresh(std::string name) const;
   // The outputs of the old graph, and the new one.
   Graph finish();
 
@@ -53,6 +58,9 @@ struct Uses {
   }
   std::vector<bool> output;
 };
+
+// All but these.
+Attrs without(const Attrs& attrs, std::initializer_list<Attr> gone);
 
 // Where `made` came from, as `old` did.
 void take_provenance(Node& made, const Node& old);

@@ -230,14 +230,14 @@ std::vector<Value> shape_of(Op op, const Attrs& attrs, Inspector& in) {
       return {activation_of(fixed ? in.count(Attr::rows) : tokens_dim, 1, DType::I32)};
     }
     case Op::kv_read: {
-      in.attributes({Attr::heads}, {});
+      in.attributes({Attr::heads}, {Attr::transposed});
       const Value& state = in.state(0);
       const auto heads = in.count(Attr::heads);
       in.require(state.dims.size() == 2, "reads states of a static context");
       in.require(state.cols() % heads == 0, "columns of the state must be a multiple of heads");
-      return {Value{.kind = ValueKind::computed,
-                    .dtype = DType::F32,
-                    .dims = {1, heads, state.dims.front(), state.cols() / heads}}};
+      std::vector<std::int64_t> dims{1, heads, state.dims.front(), state.cols() / heads};
+      if (in.i(Attr::transposed) != 0) std::swap(dims[2], dims[3]);
+      return {Value{.kind = ValueKind::computed, .dtype = DType::F32, .dims = std::move(dims)}};
     }
     case Op::fused_linear:
       in.attributes({}, {Attr::norm, Attr::eps, Attr::offset, Attr::bias, Attr::act, Attr::residual});

@@ -131,9 +131,9 @@ class Tensors {
 
 using Outputs = std::vector<Value>;
 
-// a [.., M, K], b [.., K, N] -> [.., M, N]
+// a [.., M, K], b [.., K, N] -> alpha * [.., M, N]   [alpha=1]
 Outputs mat_mul(Tensors& t) {
-  t.attributes({});
+  t.attributes({}, {Attr::alpha});
   const DType dtype = t.common();
   t.has_rank(0, 1, max_rank);
   t.has_rank(1, 1, max_rank);
@@ -152,9 +152,9 @@ Outputs mat_mul(Tensors& t) {
   return {t.make(dtype, std::move(out))};
 }
 
-// alpha * a' * b' + beta * c   [alpha=1, beta=1, trans_a=0, trans_b=0]
+// alpha * a' * b' + beta * c, between low and high   [alpha=1, beta=1, trans_a=0, trans_b=0, low, high]
 Outputs gemm(Tensors& t) {
-  t.attributes({}, {Attr::alpha, Attr::beta, Attr::trans_a, Attr::trans_b});
+  t.attributes({}, {Attr::alpha, Attr::beta, Attr::trans_a, Attr::trans_b, Attr::low, Attr::high});
   const DType dtype = t.common();
   t.has_rank(0, 2, 2);
   t.has_rank(1, 2, 2);
@@ -190,6 +190,16 @@ Window window(Tensors& t, std::span<const std::int64_t> kernel) {
   return w;
 }
 
+// Dimensions behind the channels; blocks of channels stand last.
+std::int64_t places(Tensors& t) { return t.rank() - 2 - (t.has(Attr::block) ? 1 : 0); }
+
+// [N, channels / block, .., block]
+void has_blocks(Tensors& t) {
+  if (!t.has(Attr::block)) return;
+  t.require(t.i(Attr::block) >= 2 && t.rank() >= 4 && t.dims(0).back() == t.i(Attr::block),
+            "needs whole blocks of channels as its last dimension");
+}
+
 Dims slide(Tensors& t, const Window& w, bool up) {
   Dims out{t.dims(0)[0], t.dims(0)[1]};
   const std::size_t n = w.kernel.size();
@@ -202,11 +212,12 @@ Dims slide(Tensors& t, const Window& w, bool up) {
     if (up && room % w.strides[k] != 0 && count * w.strides[k] < t.dims(0)[2 + k] + w.pads[k]) ++count;
     out.push_back(count);
   }
+  if (t.has(Attr::block)) out.push_back(t.i(Attr::block));
   return out;
 }
 
 // x [N, C, ..], a weight of two channel dimensions and the kernel, b [channels made]?
-// [group=1, strides=1, dilations=1, pads=0]
+// [group=1, strides=1, dilations=1, pads=0]; Conv also [low, high, block]
 struct Convolution {
   DType dtype;
   std::int64_t channels;  // that it makes
@@ -215,17 +226,25 @@ struct Convolution {
 
 // Nothing after a failure.
 std::optional<Convolution> convolution(Tensors& t, bool transposed) {
-  t.attributes({}, {Attr::group, Attr::strides, Attr::dilations, Attr::pads});
+  if (transposed) {
+    t.attributes({}, {Attr::group, Attr::strides, Attr::dilations, Attr::pads});
+  } else {
+    t.attributes({}, {Attr::group, Attr::strides, Attr::dilations, Attr::pads, Attr::low, Attr::high, Attr::block});
+  }
   const DType dtype = t.common();
-  t.has_rank(0, 3, 5);
+  const std::int64_t blocked = t.has(Attr::block) ? 1 : 0;
+  t.has_rank(0, 3 + blocked, 5 + blocked);
   if (t.failed()) return {};
-  t.has_rank(1, t.rank(0), t.rank(0));
+  has_blocks(t);
+  t.has_rank(1, t.rank(0) - blocked, t.rank(0) - blocked);
   if (t.failed()) return {};
   const auto& w = t.dims(1);
   const std::int64_t group = t.rule().count(Attr::group, 1);
   const std::int64_t taken = transposed ? w[0] : w[1] * group;
   const std::int64_t channels = transposed ? w[1] * group : w[0];
-  t.require(w[0] % group == 0 && t.dims(0)[1] == taken, "needs as many channels as its weight has, by groups");
+  const std::int64_t block = t.i(Attr::block, 1);
+  t.require(w[0] % group == 0 && t.dims(0)[1] * block == taken, "needs as many channels as its weight has, by groups");
+  t.require(channels % block == 0, "makes whole blocks of channels");
   if (t.count() > 2) t.require(t.dims(2) == Dims{channels}, "needs a bias for each channel that it makes");
   Window win = window(t, std::span(w).subspan(2));
   if (t.failed()) return {};
@@ -237,7 +256,7 @@ Outputs conv(Tensors& t) {
   const auto c = convolution(t, false);
   if (!c) return {};
   Dims out = slide(t, c->window, false);
-  out[1] = c->channels;
+  out[1] = c->channels / t.i(Attr::block, 1);
   return {t.make(c->dtype, std::move(out))};
 }
 
@@ -256,12 +275,15 @@ Outputs conv_transpose(Tensors& t) {
   return {t.make(c->dtype, std::move(out))};
 }
 
-// [kernel, strides=1, dilations=1, pads=0, ceil=0, count_pads=0]
+// [kernel, strides=1, dilations=1, pads=0, ceil=0, count_pads=0, block]
 Outputs pool(Tensors& t) {
-  t.attributes({Attr::kernel}, {Attr::strides, Attr::dilations, Attr::pads, Attr::ceil, Attr::count_pads});
+  t.attributes({Attr::kernel}, {Attr::strides, Attr::dilations, Attr::pads, Attr::ceil, Attr::count_pads, Attr::block});
   const DType dtype = t.floats();
-  t.has_rank(0, 3, 5);
-  t.require(std::ssize(t.list(Attr::kernel)) == t.rank() - 2, "needs a kernel for each dimension behind the channels");
+  const std::int64_t blocked = t.has(Attr::block) ? 1 : 0;
+  t.has_rank(0, 3 + blocked, 5 + blocked);
+  if (t.failed()) return {};
+  has_blocks(t);
+  t.require(std::ssize(t.list(Attr::kernel)) == places(t), "needs a kernel for each dimension behind the channels");
   if (t.failed()) return {};
   const Window win = window(t, t.list(Attr::kernel));
   for (std::size_t k = 0; k < win.kernel.size() && !t.failed(); ++k)
@@ -343,12 +365,16 @@ Outputs channel_norm(Tensors& t) {
   return {t.make(t.floats(), t.dims(0))};
 }
 
+// [block]
 Outputs global_pool(Tensors& t) {
-  t.attributes({});
-  t.has_rank(0, 3, 5);
+  t.attributes({}, {Attr::block});
+  const std::int64_t blocked = t.has(Attr::block) ? 1 : 0;
+  t.has_rank(0, 3 + blocked, 5 + blocked);
   if (t.failed()) return {};
+  has_blocks(t);
   Dims out(t.dims(0).size(), 1);
   std::copy_n(t.dims(0).begin(), 2, out.begin());
+  if (t.has(Attr::block)) out.back() = t.i(Attr::block);
   return {t.make(t.floats(), std::move(out))};
 }
 

@@ -4,7 +4,9 @@
 //   constant @embed.weight [256, 64] F32
 //   constant @head.weight.T [64, 256] Q8_0 as F16 transposed
 //   constant @two [] F32 = 2
+//   constant @w [64, 100] F16 lines 128
 //   state $layers.0.k [32]
+//   state $layers.1.k [512, 32] channel_first
 //   %embed [T, 64] F32 = embed %ids, @embed.weight {scale=1}
 //   %layers.0.k.1 = kv_write %layers.0.k_rot, $layers.0.k
 //   %x [1, 4, 16, 8] F32 = Transpose %y {perm=[0,2,1,3]} : layers.0.attn.context attention mask @npu
@@ -32,6 +34,7 @@ namespace {
 
 constexpr std::string_view first_line = "knapsack-graph 1";
 constexpr std::size_t max_name = 256;
+constexpr std::int64_t max_line = 1 << 20;
 
 bool plain(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
@@ -319,6 +322,10 @@ class Reader {
     ConstantView view{.name = weight->name};
     if (line.accept_word("as")) view.as = dtype(line);
     view.transposed = line.accept_word("transposed");
+    if (line.accept_word("lines")) {
+      view.line = line.number<std::int64_t>();
+      if (view.line < 1 || view.line > max_line) line.fail(fmt::format("lines have 1 to {} bytes", max_line));
+    }
     weight->shape = seen_dims(*weight, view.transposed);
     if (auto fine = check_constant(*weight); !fine) return line.fail(fine.error().message);
     if (line.accept('=')) numbers(line, *weight);
@@ -363,7 +370,9 @@ class Reader {
     if (!line.failed() && (shape.empty() || shape.size() > 2 || shape[0] < 1))
       line.fail("a state is [columns] or [context, columns]");
     if (line.failed()) return;
-    graph_.state(std::move(name), shape.back(), shape.size() == 2 ? std::optional(shape[0]) : std::nullopt);
+    const bool channel_first = line.accept_word("channel_first");
+    graph_.state(std::move(name), shape.back(), shape.size() == 2 ? std::optional(shape[0]) : std::nullopt,
+                 channel_first);
   }
 
   void quant(Line& line) {
@@ -526,11 +535,14 @@ std::string to_text(const Graph& graph, const std::function<bool(const Node&)>& 
     known[id] = v.kind == ValueKind::computed ? 0 : 1;
     if (read[id] == 0) continue;
     if (v.kind == ValueKind::input) text += fmt::format("input {}\n", described(v));
-    if (v.kind == ValueKind::state) text += fmt::format("state {} {}\n", reference(v), dims_text(v.dims));
+    if (v.kind == ValueKind::state)
+      text += fmt::format("state {} {}{}\n", reference(v), dims_text(v.dims), v.channel_first ? " channel_first" : "");
     if (v.kind != ValueKind::constant) continue;
     text += fmt::format("constant {} {} {}", reference(v), dims_text(v.dims), name(v.dtype));
     if (v.as) text += fmt::format(" as {}", name(*v.as));
-    text += fmt::format("{}{}\n", v.transposed ? " transposed" : "", numbers_text(*v.weight));
+    if (v.transposed) text += " transposed";
+    if (v.line > 0) text += fmt::format(" lines {}", v.line);
+    text += fmt::format("{}\n", numbers_text(*v.weight));
   }
   for (const Node& node : graph.list()) {
     if (!kept(node)) continue;

@@ -29,6 +29,14 @@ struct StateView {
   std::int64_t cols = 0;
   std::int64_t head_cols = 0;  // divides cols
   DType dtype = DType::F16;    // F16, F32 or Q8_0
+  // A page has each column's positions side by side instead, so that a product with keys reads lines of them; F16 and
+  // F32 only, and the scalar kernels alone know it.
+  bool channel_first = false;
+  // Of one element, channel first.
+  [[nodiscard]] std::byte* in_channel(std::int64_t slot, std::int64_t position, std::int64_t col) const {
+    return pages[static_cast<std::size_t>(slot * pages_per_slot + position / page_tokens)] +
+           row_bytes(dtype, col * page_tokens + position % page_tokens);
+  }
   // From there to the end of its head, columns lie side by side; the next position's are row_stride() bytes on.
   [[nodiscard]] std::byte* at(std::int64_t slot, std::int64_t position, std::int64_t col = 0) const {
     return pages[static_cast<std::size_t>(slot * pages_per_slot + position / page_tokens)] +

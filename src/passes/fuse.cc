@@ -19,6 +19,11 @@ Attrs Product::attrs() const {
   return attrs;
 }
 
+Attrs product_attrs(const Node& product) {
+  if (product.op == Op::fused_linear) return product.attrs;
+  return product.inputs.size() > 2 ? Attrs().set(Attr::bias, 1) : Attrs();
+}
+
 Product product_of(Rewriter& to, const Node& node) {
   const auto in = to.of(node.inputs);
   const Attrs& a = node.attrs;
@@ -39,9 +44,21 @@ Product product_of(Rewriter& to, const Node& node) {
   return product;
 }
 
-bool fits_on_chip(const PassContext& context, std::int64_t floats) {
+bool fits_on_chip(const Target& target, std::int64_t floats) {
   constexpr std::int64_t half = 2;  // bytes of what an NPU keeps
-  return context.target.on_chip_bytes == 0 || context.tokens * floats * half <= context.target.on_chip_bytes;
+  return target.on_chip_bytes == 0 || floats <= target.on_chip_bytes / half;
+}
+
+bool fits_on_chip(const PassContext& context, std::int64_t floats) {
+  return fits_on_chip(context.target, context.tokens * floats);
+}
+
+bool encodes(const Target& target, const Graph& graph, const Node& node, Op op, const Attrs& attrs) {
+  if (target.has == nullptr) return true;
+  Node wanted = node;
+  wanted.op = op;
+  wanted.attrs = attrs;
+  return target.has(graph, wanted);
 }
 
 }  // namespace knapsack

@@ -22,6 +22,10 @@ Before before(const Graph& graph, const Uses& uses, const Node& node, const Pass
   const int product = maker(parts.inputs[0]);
   if (product < 0 || graph.list()[static_cast<std::size_t>(product)].op != Op::linear) return {};
   if (!fits_on_chip(context, graph.value(parts.inputs[0]).cols())) return {};
+  const Node& linear = graph.list()[static_cast<std::size_t>(product)];
+  Attrs attrs = product_attrs(linear);
+  attrs.set(Attr::act, node.attrs.i(Attr::act));
+  if (linear.unit != node.unit || !encodes(context.target, graph, linear, Op::fused_linear, attrs)) return {};
   return {.product = product, .split = split};
 }
 

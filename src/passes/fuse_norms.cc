@@ -13,7 +13,10 @@ Result<Graph> pass_fuse_norms(const Graph& graph, const PassContext& context) {
     const Node& norm = graph.list()[static_cast<std::size_t>(at)];
     const std::int64_t cols = graph.value(node.inputs[0]).cols();
     const bool whole = norm.op == Op::rms_norm && norm.inputs.size() > 1 && norm.attrs.i(Attr::width, cols) == cols;
-    return whole && fits_on_chip(context, cols) ? at : -1;
+    if (!whole || !fits_on_chip(context, cols) || norm.unit != node.unit) return -1;
+    Attrs attrs = product_attrs(node);
+    attrs.set(Attr::norm, 1).set(Attr::eps, norm.attrs.f(Attr::eps));
+    return encodes(context.target, graph, node, Op::fused_linear, attrs) ? at : -1;
   };
   std::vector<int> norms;
   std::vector<bool> gone(graph.list().size(), false);

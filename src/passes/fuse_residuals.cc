@@ -4,7 +4,7 @@
 
 namespace knapsack {
 
-Result<Graph> pass_fuse_residuals(const Graph& graph, const PassContext&) {
+Result<Graph> pass_fuse_residuals(const Graph& graph, const PassContext& context) {
   const Uses uses(graph);
   struct Sum {
     int product = -1;
@@ -18,7 +18,10 @@ Result<Graph> pass_fuse_residuals(const Graph& graph, const PassContext&) {
       const int at = uses.maker[static_cast<std::size_t>(id)];
       if (at < 0 || !uses.only(id) || gone[static_cast<std::size_t>(at)]) continue;
       const Node& product = graph.list()[static_cast<std::size_t>(at)];
-      if (is_product(product) && product.attrs.i(Attr::residual) == 0)
+      if (!is_product(product) || product.attrs.i(Attr::residual) != 0 || product.unit != node.unit) continue;
+      if (!fits_on_chip(context, graph.value(id).cols())) continue;
+      Attrs attrs = product_attrs(product);
+      if (encodes(context.target, graph, product, Op::fused_linear, attrs.set(Attr::residual, 1)))
         return {.product = at, .other = node.inputs[1 - side]};
     }
     return {};

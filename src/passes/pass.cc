@@ -33,7 +33,8 @@ std::string kept(const Graph& before, const std::string& path) {
 
 // What cannot be run is no fault of the pass.
 Error broken(const PassInfo& info, const Error& error, const Graph& before, const std::string& dump) {
-  if (error.code == Code::unsupported) return error;
+  if (error.code == Code::unsupported || error.code == Code::resource)
+    return Error{error.code, fmt::format("pass {}: {}", info.name, error.message)};
   return Error{error.code, fmt::format("pass {}: {}{}", info.name, error.message, kept(before, dump))};
 }
 
@@ -74,11 +75,12 @@ class Mover {
     if (v.state >= 0) return node.op == Op::kv_write ? 0 : static_cast<double>(context_.ctx * v.cols()) * 2;
     if (v.kind != ValueKind::constant) return size(v);
     const Weight& w = *v.weight;
-    const auto all = static_cast<double>(w.bytes());
+    const auto all = static_cast<double>(v.kept_bytes());
+    const auto row = all / static_cast<double>(w.elements() / w.cols());
     const auto tokens = static_cast<double>(context_.tokens);
     if (node.op == Op::embed || (node.op == Op::Gather && input == 0 && w.shape.size() == 2))
-      return std::min(all, tokens * static_cast<double>(w.row_size()));
-    if (node.op == Op::rope_cached) return tokens * static_cast<double>(w.row_size());
+      return std::min(all, tokens * row);
+    if (node.op == Op::rope_cached) return tokens * row;
     if (node.op == Op::moe) {
       const auto experts = static_cast<double>(w.shape[0]);
       return all * std::min(1.0, tokens * static_cast<double>(node.attrs.i(Attr::top_k)) / experts);
@@ -113,6 +115,10 @@ Result<Passed> run_passes(const Graph& graph, Stage from, const PassOptions& opt
   Passed out{.graph = graph, .passes = {}};
   TRY_VOID(verify(out.graph, from));
   Stage stage = from;
+  ProveOptions proof_options = options.proof;
+  if (proof_options.tokens == 0) proof_options.tokens = options.context.tokens;
+  if (proof_options.ctx == 0) proof_options.ctx = options.context.ctx;
+  Outcome known;
   for (const PassInfo& info : passes) {
     if (info.stage <= from || info.stage > options.to) continue;
     if (options.progress != nullptr) options.progress(info.name);
@@ -129,7 +135,7 @@ Result<Passed> run_passes(const Graph& graph, Stage from, const PassOptions& opt
       if (!made) return broken(info, made.error(), out.graph, options.dump);
       if (const auto valid = verify(*made); !valid) return broken(info, valid.error(), out.graph, options.dump);
       if (options.prove) {
-        const auto proof = prove_equal(out.graph, *made, options.proof, pool);
+        const auto proof = prove_equal(out.graph, *made, proof_options, pool, &known);
         // What cannot be run is no fault of the pass; what is recognised in it can be.
         const bool runs = proof || proof.error().code != Code::unsupported || info.pass != Pass::recognize;
         if (!proof && runs) return broken(info, proof.error(), out.graph, options.dump);

@@ -16,13 +16,26 @@
 
 namespace knapsack {
 
+// What a compiler makes of a node: takes it, would take other operators that compute the same (a row of
+// graph/equivalents.inc), or leaves it to the CPU.
+struct Verdict {
+  enum class Kind : std::uint8_t { taken, replace, cpu } kind = Kind::taken;
+  std::string by{};   // replace: the operators of the row
+  std::string why{};  // not taken: what is in the way
+};
+
 // What the passes may count on of the device that the graph is for.
 struct Target {
   std::string name = "any";
   // Whether it does this op in one; what it lacks is taken apart. Null: every op.
   std::function<bool(const Graph&, const Node&)> has = nullptr;
-  std::int64_t on_chip_bytes = 0;  // what a fused op keeps between its parts must fit; 0: nothing is known, so it may
-  std::int64_t weight_line = 0;    // bytes that rows of weights are padded to; 0: as they are
+  std::int64_t on_chip_bytes = 0;   // what a fused op keeps between its parts must fit; 0: nothing is known, so it may
+  std::int64_t weight_line = 0;     // bytes that rows of weights are padded to; 0: as they are
+  bool channel_first_keys = false;  // keys lie [cols, ctx] in the cache, so that a product with them reads whole lines
+  std::int64_t channel_block = 0;   // convolutions work on blocks of so many channels (NCHWc8: 8); 0: on planes
+  // Of every node, whether the device's compiler takes it; null: nothing is known, nothing is placed.
+  std::function<std::vector<Verdict>(const Graph&)> judge = nullptr;
+  std::string unit = "npu";  // where what it takes runs; the rest runs on the CPU
 };
 
 struct PassContext {

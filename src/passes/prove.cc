@@ -1,5 +1,7 @@
 #include "passes/prove.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -7,6 +9,7 @@
 #include <numeric>
 #include <random>
 
+#include "base/limits.h"
 #include "graph/run.h"
 #include "passes/recognize/recognize.h"
 #include "passes/recognize/rules.h"
@@ -55,29 +58,117 @@ void add(Proof& all, const Proof& one) {
   all.values += one.values;
 }
 
-Result<Proof> prove_decoder(const Graph& before, const Graph& after, const ProveOptions& options, ThreadPool& pool) {
+// Of one step of a graph whose shapes are fixed, or of one token.
+double products_of(const Graph& graph) {
+  const double tokens = static_cast<double>(std::max<std::int64_t>(graph.tokens().value_or(1), 1));
+  double sum = 0;
+  for (const Node& node : graph.list()) {
+    if (op_info(node.op).cls != OpClass::matrix) continue;
+    const Value& w = graph.value(node.inputs[node.op == Op::moe ? 3 : 1]);
+    const Value& made = graph.value(node.outputs[0]);
+    if (op_info(node.op).primitive) {
+      const auto each = node.op == Op::Conv            ? w.elements() / w.dims[0]
+                        : node.op == Op::ConvTranspose ? w.elements() / w.dims[1]
+                                                       : graph.value(node.inputs[0]).cols();
+      sum += static_cast<double>(made.elements()) * static_cast<double>(each);
+    } else {
+      const double rows = made.symbolic() ? 1 : tokens;
+      const double share = node.op == Op::moe ? 3.0 * static_cast<double>(node.attrs.i(Attr::top_k)) /
+                                                    static_cast<double>(w.weight->shape[0])
+                                              : 1;
+      sum += rows * share * static_cast<double>(w.elements());
+    }
+  }
+  return sum;
+}
+
+// A decoder's sequences, in steps of `step` tokens, and the context that holds them.
+struct Sequences {
+  std::int64_t step = 0, ctx = 0;
+  std::vector<std::vector<std::int32_t>> ids{};  // the last one is random
+};
+
+Result<Sequences> sequences_of(const Graph& before, const Graph& after, const ProveOptions& options) {
   const std::int64_t fixed = std::max(before.tokens().value_or(0), after.tokens().value_or(0));
-  const std::int64_t step = fixed > 0 ? fixed : free_step;
+  const std::int64_t wanted = options.tokens > 0 ? options.tokens : free_step;
+  Sequences out{.step = fixed > 0 ? fixed : wanted};
   const std::int64_t known = std::max(ctx_of(before), ctx_of(after));
-  const std::int64_t ctx = known > 0 ? known : std::max(free_ctx, random_steps * step);
+  const std::int64_t enough = std::max(free_ctx, random_steps * out.step);
+  out.ctx = known > 0 ? known : options.ctx > 0 ? options.ctx : enough;
+  double a_step = 0;
+  for (const Graph* graph : {&before, &after})
+    a_step =
+        std::max(a_step, products_of(*graph) * static_cast<double>(graph->tokens().value_or(0) > 0 ? 1 : out.step));
+  if (a_step > options.most_products)
+    return out_of_resource(
+        "one step of {} tokens takes {:.2g} multiply-adds, more than the {:.2g} of a proof; use a smaller --tokens",
+        out.step, a_step, options.most_products);
+  auto steps = static_cast<std::int64_t>(std::min(options.most_products / std::max(a_step, 1.0), 1e6));
   const std::int64_t vocab = after.value(after.output()).cols();
-  std::vector<std::vector<std::int32_t>> sequences = options.prompts;
+  const auto take = [&](std::int64_t most) {
+    const std::int64_t count = std::min({most, steps, out.ctx / out.step});
+    steps -= count;
+    return count * out.step;
+  };
+  // Random ids first: they are always there.
   std::mt19937_64 random(options.seed);
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(random_steps, ctx / step) * step));
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(take(random_steps)));
   for (std::int32_t& id : ids) id = static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(vocab));
-  sequences.push_back(std::move(ids));
+  for (const auto& prompt : options.prompts) {
+    if (prompt.empty()) continue;
+    const std::int64_t length = take(std::max<std::int64_t>(std::ssize(prompt) / out.step, 1));
+    std::vector<std::int32_t> repeated;
+    repeated.reserve(static_cast<std::size_t>(length));
+    for (std::int64_t i = 0; i < length; ++i) repeated.push_back(prompt[static_cast<std::size_t>(i) % prompt.size()]);
+    if (length > 0) out.ids.push_back(std::move(repeated));
+  }
+  out.ids.push_back(std::move(ids));
+  return out;
+}
+
+// Of the cache and of a step's values, before they are asked for.
+Result<void> has_room(const Graph& graph, const Sequences& sequences) {
+  TRY(const auto program, lower(graph, {.max_tokens = sequences.step}));
+  double cache = 0;
+  const auto ctx = static_cast<double>(std::max(program->fixed_ctx, std::ssize(sequences.ids.back())));
+  for (const StateInfo& state : program->states) cache += static_cast<double>(state.cols) * ctx * sizeof(float);
+  const auto values = static_cast<double>(program->arena_bytes);
+  const auto room = static_cast<double>(memory_limit());
+  constexpr double mib = 1024.0 * 1024.0;
+  if (cache + values <= room) return {};
+  return out_of_resource("a proof takes {:.0f} MiB for {} and there are {:.0f} MiB; use a smaller --{}",
+                         (cache + values) / mib, cache > values ? "the KV cache in f32" : "the values of a step",
+                         room / mib, cache > values ? "ctx" : "tokens");
+}
+
+Result<Proof> prove_decoder(const Graph& before, const Graph& after, const ProveOptions& options, ThreadPool& pool,
+                            Outcome& known) {
+  TRY(const Sequences sequences, sequences_of(before, after, options));
+  const auto run = [&](const Graph& graph) -> Result<std::vector<std::vector<float>>> {
+    TRY_VOID(has_room(graph, sequences));
+    std::vector<std::vector<float>> made;
+    made.reserve(sequences.ids.size());
+    for (const auto& ids : sequences.ids) {
+      const std::int64_t fixed = ctx_of(graph);
+      TRY(auto logits, run_decoder(graph, ids, sequences.step, fixed > 0 ? fixed : std::ssize(ids), pool));
+      made.push_back(std::move(logits));
+    }
+    return made;
+  };
+  std::string inputs = fmt::format("{} {}", sequences.step, options.seed);
+  for (const auto& ids : sequences.ids) inputs += fmt::format(" [{}]", fmt::join(ids, ","));
+  if (known.inputs != inputs) {
+    TRY(known.outputs, run(before));
+    known.inputs = std::move(inputs);
+  }
+  TRY(auto made, run(after));
   Proof proof;
-  for (std::size_t i = 0; i < sequences.size(); ++i) {
-    auto& sequence = sequences[i];
-    const std::int64_t most = std::min<std::int64_t>(ctx, std::ssize(sequence)) / step * step;
-    if (most == 0) continue;  // shorter than a step
-    sequence.resize(static_cast<std::size_t>(most));
-    TRY(const auto a, run_decoder(before, sequence, step, ctx, pool));
-    TRY(const auto b, run_decoder(after, sequence, step, ctx, pool));
-    TRY(const Proof one, compare(a, b, options.tolerance,
-                                 i + 1 == sequences.size() ? "the logits of random ids" : "the logits of a prompt"));
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    TRY(const Proof one, compare(known.outputs[i], made[i], options.tolerance,
+                                 i + 1 == made.size() ? "the logits of random ids" : "the logits of a prompt"));
     add(proof, one);
   }
+  known.outputs = std::move(made);
   return proof;
 }
 
@@ -118,21 +209,33 @@ Result<std::vector<std::vector<float>>> floats_made(const Graph& graph,
   return outputs;
 }
 
-Result<Proof> prove_tensors(const Graph& before, const Graph& after, const ProveOptions& options, ThreadPool& pool) {
+Result<Proof> prove_tensors(const Graph& before, const Graph& after, const ProveOptions& options, ThreadPool& pool,
+                            Outcome& known) {
+  for (const Graph* graph : {&before, &after})
+    if (const double products = products_of(*graph); products > options.most_products)
+      return out_of_resource(
+          "a run takes {:.2g} multiply-adds, more than the {:.2g} of a proof; pin smaller sizes (--dim, --input)",
+          products, options.most_products);
   std::mt19937_64 random(options.seed);
   Proof proof;
   std::vector<std::vector<std::byte>> inputs;
   for (const Value& v : before.values())
     if (v.kind == ValueKind::input) inputs.push_back(random_input(v, random));
-  TRY(const auto a, floats_made(before, inputs, pool));
-  TRY(const auto b, floats_made(after, inputs, pool));
-  if (a.size() != b.size()) return bad_input("there are {} outputs, and were {}", b.size(), a.size());
+  std::string named = fmt::format("tensors {}", options.seed);
+  if (known.inputs != named) {
+    TRY(known.outputs, floats_made(before, inputs, pool));
+    known.inputs = std::move(named);
+  }
+  TRY(auto made, floats_made(after, inputs, pool));
+  const auto& a = known.outputs;
+  if (a.size() != made.size()) return bad_input("there are {} outputs, and were {}", made.size(), a.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
     const std::string& name = before.value(before.outputs()[i]).name;
-    if (a[i].size() != b[i].size()) return bad_input("output '{}' has another size", name);
-    TRY(const Proof one, compare(a[i], b[i], options.tolerance, fmt::format("output '{}'", name)));
+    if (a[i].size() != made[i].size()) return bad_input("output '{}' has another size", name);
+    TRY(const Proof one, compare(a[i], made[i], options.tolerance, fmt::format("output '{}'", name)));
     add(proof, one);
   }
+  known.outputs = std::move(made);
   return proof;
 }
 
@@ -249,11 +352,15 @@ Result<std::vector<float>> run_decoder(const Graph& graph, std::span<const std::
   return logits;
 }
 
-Result<Proof> prove_equal(const Graph& before, const Graph& after, const ProveOptions& options, ThreadPool& pool) {
+Result<Proof> prove_equal(const Graph& before, const Graph& after, const ProveOptions& options, ThreadPool& pool,
+                          Outcome* known) {
   if (!before.tokens() && after.tokens()) return prove_recognised(before, after, options, pool);
   if (before.tokens().has_value() != after.tokens().has_value())
     return bad_input("one of them is a decoder, the other is not");
-  return before.tokens() ? prove_decoder(before, after, options, pool) : prove_tensors(before, after, options, pool);
+  Outcome fresh;
+  Outcome& outcome = known != nullptr ? *known : fresh;
+  return before.tokens() ? prove_decoder(before, after, options, pool, outcome)
+                         : prove_tensors(before, after, options, pool, outcome);
 }
 
 }  // namespace knapsack

@@ -87,13 +87,15 @@ GraphView::Value view_of(const Value& value) {
                                               value.quant->scale, value.quant->zero));
   if (value.as && *value.as != value.dtype) made.note = joined(made.note, fmt::format("read as {}", name(*value.as)));
   if (value.transposed) made.note = joined(made.note, "stored the other way round");
+  if (value.line > 0) made.note = joined(made.note, fmt::format("each row in lines of {} bytes", value.line));
+  if (value.channel_first) made.note = joined(made.note, "channel first: a channel's positions side by side");
   if (value.state >= 0) return made;  // its type is chosen when it runs
   const FormatInfo& info = format(value.dtype);
   made.dtype = std::string(info.name);
   made.block = info.block;
   made.block_bytes = info.block_bytes;
   if (value.kind == ValueKind::constant)
-    made.bytes = value.weight->bytes();
+    made.bytes = value.kept_bytes();
   else if (!value.dynamic)
     made.bytes = elements / info.block * info.block_bytes;
   return made;
@@ -195,6 +197,11 @@ GraphView graph_view(const Graph& graph, const std::string& title, const GraphLa
                                    count == 1 ? "" : "s", format_count(static_cast<long long>(weights.size())),
                                    weights.size() == 1 ? "" : "s", format_bytes(static_cast<double>(bytes)),
                                    symbolic ? "; T: tokens of a step, S: rows of logits" : ""));
+  std::map<std::string, long long> units;
+  for (const auto& node : view.nodes)
+    if (!node.unit.empty()) ++units[node.unit];
+  for (const auto& [unit, nodes] : units)
+    view.facts.push_back(fmt::format("{} node{} on the {}", format_count(nodes), nodes == 1 ? "" : "s", unit));
   if (layers) view.facts.push_back(left_out(graph, layers));
   view.facts.insert(view.facts.end(), notes.begin(), notes.end());
   return view;

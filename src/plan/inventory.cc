@@ -22,7 +22,7 @@ struct Equivalent {
 };
 constexpr std::array equivalents{
 #define KNAP_EQUIVALENT(op, by, how) Equivalent{Op::op, by, how},
-#include "plan/equivalents.inc"
+#include "graph/equivalents.inc"
 #undef KNAP_EQUIVALENT
 };
 

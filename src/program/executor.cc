@@ -106,6 +106,8 @@ Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<const Program
       }
       operands.push_back(operand);
       rows.push_back(slot.rows);
+      if (operand.state != nullptr && operand.state->channel_first)
+        bound.kernel = &KernelTable::get(Isa::scalar)[op.op];
     };
     for (const int slot : op.in) bind(slot, bound.in, bound.in_rows);
     for (const int slot : op.out) bind(slot, bound.out, bound.out_rows);

@@ -32,6 +32,9 @@ Result<KvCache> KvCache::create(std::span<const StateInfo> states, std::int64_t 
   CHECK(slots > 0 && ctx > 0 && (dtype == DType::F16 || dtype == DType::F32 || dtype == DType::Q8_0));
   for (const StateInfo& state : states) {
     CHECK(state.heads > 0 && state.cols % state.heads == 0);
+    if (state.channel_first && dtype == DType::Q8_0)
+      return unsupported("'{}' is kept channel first, and {} has blocks of columns; use --kv f16", state.name,
+                         name(dtype));
     const std::int64_t run = std::gcd(state.run, state.cols / state.heads);
     if (run % format(dtype).block != 0)
       return unsupported(
@@ -75,7 +78,8 @@ Result<KvCache> KvCache::create(std::span<const StateInfo> states, std::int64_t 
                             .page_tokens = page_tokens,
                             .cols = states[i].cols,
                             .head_cols = states[i].cols / states[i].heads,
-                            .dtype = dtype});
+                            .dtype = dtype,
+                            .channel_first = states[i].channel_first});
   return cache;
 }
 

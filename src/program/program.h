@@ -50,6 +50,7 @@ struct StateInfo {
   std::int64_t cols = 0;
   std::int64_t heads = 1;  // kv heads that share the columns evenly
   std::int64_t run = 1;    // columns are written and read in runs that begin at multiples of this
+  bool channel_first = false;
 };
 
 struct Program {

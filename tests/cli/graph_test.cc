@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "base/json.h"
@@ -232,6 +233,39 @@ TEST(Graph, OnnxFilesWithTheirDimensionsPinned) {
   for (const std::string bad :
        {"batch_size", "batch_size=", "batch_size=0", "batch_size=x", "batch_size=99999999999999999999"})
     expect_error(graph({onnx, "--dim", bad}), 2, "NAME=SIZE");
+}
+
+TEST(Graph, ForADevice) {
+  const auto object = object_of(graph({"qwen2.5-1.5b", "--stage", "fused", "--device", "rk3588", "--json"}));
+  std::map<std::string, int> units;
+  for (const auto& each : object.at("nodes").as_array())
+    if (const auto* unit = each.as_object().if_contains("unit"); unit != nullptr && unit->is_string())
+      ++units[std::string(unit->as_string())];
+  EXPECT_GT(units["npu"], 1000);
+  EXPECT_GT(units["cpu"], 0) << "the host writes the cache";
+  const auto page = graph({"qwen2.5-1.5b", "--stage", "fused", "--device", "rk3588", "--format", "svg"}).out;
+  EXPECT_NE(page.find("npu"), std::string::npos);
+  const auto passes =
+      object_of(graph({"qwen2.5-1.5b", "--stage", "fused", "--device", "rk3588", "--passes", "--json"}));
+  EXPECT_EQ(passes.at("device").as_string(), "rk3588");
+  EXPECT_EQ(passes.at("units").as_object().at("npu").as_int64(), units["npu"]);
+  EXPECT_EQ(passes.at("units").as_object().at("cpu").as_int64(), units["cpu"]);
+  const auto table = graph({"qwen2.5-1.5b", "--stage", "fused", "--device", "rk3588", "--passes"}).out;
+  EXPECT_NE(table.find("on the npu"), std::string::npos) << table;
+  // Proved for the device, too.
+  EXPECT_EQ(graph({model, "--stage", "fused", "--device", "rk3588", "--ctx", "32", "--passes", "--prove"}).exit_code,
+            0);
+  const auto laid =
+      graph({model, "--stage", "fused", "--ctx", "32", "--weight-line", "512", "--channel-first-keys"}).out;
+  EXPECT_NE(laid.find(" lines 512\n"), std::string::npos);
+  EXPECT_NE(laid.find("state $layers.0.kv.k [32, 32] channel_first\n"), std::string::npos);
+  const std::string onnx = testing::data_path("data/onnx/mobilenet-trained.onnx").string();
+  const auto blocks = graph({onnx, "--dim", "batch_size=1", "--stage", "fused", "--channel-block", "8"});
+  EXPECT_NE(blocks.out.find("block=8"), std::string::npos) << blocks.err;
+  expect_error(graph({model, "--device", "rk3588"}), 2, "--stage fused");
+  expect_error(graph({model, "--toolchain", "qairt", "--stage", "fused"}), 2, "--toolchain goes with --device");
+  expect_error(graph({model, "--device", "rk3599", "--stage", "fused"}), 2, "rk3588");
+  expect_error(graph({model, "--device", "rk3588", "--toolchain", "gcc", "--stage", "fused"}), 2, "gcc");
 }
 
 TEST(Graph, WhatIsRefused) {

@@ -51,6 +51,24 @@ TEST(OnnxRows, AxesOfReductionsAreAnInputFromOpset18On) {
   EXPECT_EQ(node(sum, "ReduceSum").inputs.size(), 2U);
 }
 
+// A Relu or Clip that is a part of a product, a product's factor, blocks of channels: ONNX has them apart.
+TEST(OnnxRows, WhatPassesFusedIsWrittenInItsParts) {
+  const OnnxDraft made = draft(
+      "input %x [1, 2, 4, 4] F32\n"
+      "constant @w [2, 2, 1, 1] F32 = 3, -2, 1, 5\n"
+      "constant @m [4, 4] F32 = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16\n"
+      "%c [1, 2, 4, 4] F32 = Conv %x, @w {low=0}\n"
+      "%d [1, 2, 4, 4] F32 = Conv %c, @w {low=0, high=6}\n"
+      "%y [1, 2, 4, 4] F32 = MatMul %d, @m {alpha=0.5}\n"
+      "output %y\n");
+  std::vector<std::string> ops;
+  for (const OnnxNode& each : made.model.graph.nodes) ops.push_back(each.op_type);
+  EXPECT_EQ(ops, (std::vector<std::string>{"Conv", "Relu", "Conv", "Clip", "Mul", "MatMul"}));
+  EXPECT_EQ(made.model.graph.nodes[1].outputs, std::vector<std::string>{"c"});
+  EXPECT_EQ(node(made, "Clip").inputs.size(), 3U);
+  EXPECT_EQ(made.model.graph.nodes.back().outputs, std::vector<std::string>{"y"});
+}
+
 TEST(OnnxRows, GeluIsWrittenOutBeforeOpset20) {
   const std::string gelu = "input %x [2, 3] F32\n%y [2, 3] F32 = Gelu %x {mode=1}\noutput %y\n";
   EXPECT_EQ(node(draft(gelu, 21), "Gelu").attribute("approximate")->s, "tanh");

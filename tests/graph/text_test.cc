@@ -103,6 +103,9 @@ TEST(GraphText, RefusesMalformedLinesByNumber) {
   refuse(4, "constant @w [99999999999999999999] F32", "expected a number");
   refuse(4, "constant @w [8, 5] Q4_0", "whole blocks of 32");
   refuse(4, "constant @w [8, 4", "expected ']'");
+  refuse(4, "constant @w [8, 4] F32 lines 0", "lines have 1 to");
+  refuse(4, "constant @w [8, 4] F32 lines", "expected a number");
+  refuse(4, "constant @w [8, 4] F32 lines 128 transposed", "end of the line");
   refuse(4, "constant @\"w [8, 4] F32", "does not end");
   refuse(4, "constant @\"\\xg0\" [8, 4] F32", "hexadecimal");
   refuse(4, "constant @\"\\x\" [8, 4] F32", "hexadecimal");
@@ -111,6 +114,7 @@ TEST(GraphText, RefusesMalformedLinesByNumber) {
   refuse(5, "state $kv [0]", "dimension of 0");
   refuse(5, "state $kv [T, 4]", "context, columns");
   refuse(5, "state $kv [4] F16", "end of the line");
+  refuse(5, "state $kv [4] channel_last", "end of the line");
   refuse(6, "%x [T, 5] F32 = embed %ids, @w", "embed makes %x [T, 4] F32, found %x [T, 5] F32");
   refuse(6, "%x = embed %ids, @w", "found %x");
   refuse(6, "%x [T, 4] F32 = embedding %ids, @w", "'embedding' is no op");

@@ -152,6 +152,43 @@ TEST(Shapes, Experts) {
   refuse("%y [T, 8] F32 = moe %w.1, %w, %w.1, @experts, @experts, @down {top_k=4}", "columns of gate must be 4");
 }
 
+// Attributes that passes put on products and pools.
+TEST(Shapes, WhatPassesFused) {
+  const auto made = [](std::string_view node) {
+    return graph_from_text(
+        "knapsack-graph 1\n"
+        "input %x [1, 2, 5, 5, 4] F32\n"
+        "input %q [2, 3] F32\n"
+        "constant @w [12, 8, 3, 3] F32\n"
+        "constant @odd [10, 8, 3, 3] F32\n"
+        "constant @depth [8, 1, 3, 3] F32\n"
+        "constant @m [3, 5] F32\n" +
+        std::string(node) + "\noutput %y\n");
+  };
+  const auto accepts = [&](std::string_view node) {
+    const auto graph = made(node);
+    EXPECT_TRUE(graph) << node << "\n" << (graph ? "" : graph.error().message);
+  };
+  const auto refuses = [&](std::string_view node, std::string_view what) {
+    const auto graph = made(node);
+    ASSERT_FALSE(graph) << node;
+    EXPECT_NE(graph.error().message.find(what), std::string::npos) << node << "\n" << graph.error().message;
+  };
+  accepts("%y [1, 3, 3, 3, 4] F32 = Conv %x, @w {block=4, low=0, high=6}");
+  accepts("%y [1, 2, 3, 3, 4] F32 = Conv %x, @depth {block=4, group=8}");
+  accepts("%y [1, 2, 2, 2, 4] F32 = MaxPool %x {kernel=[2,2], strides=[2,2], block=4}");
+  accepts("%y [1, 2, 1, 1, 4] F32 = GlobalAveragePool %x {block=4}");
+  accepts("%y [2, 5] F32 = MatMul %q, @m {alpha=0.5}");
+  accepts("%y [2, 5] F32 = Gemm %q, @m {low=0}");
+  refuses("%y [1, 3, 3, 3, 4] F32 = Conv %x, @w {block=2}", "whole blocks of channels");
+  refuses("%y [1, 3, 3, 3, 4] F32 = Conv %x, @w {block=1}", "whole blocks of channels");
+  refuses("%y [1, 3, 3, 3, 4] F32 = Conv %x, @odd {block=4}", "makes whole blocks");
+  refuses("%y [1, 3, 3, 3, 4] F32 = Conv %x, @depth {block=4}", "as many channels");
+  refuses("%y [1, 2, 2, 2, 4] F32 = MaxPool %x {kernel=[2,2,1], block=4}", "a kernel for each dimension");
+  refuses("%y [2, 3] F32 = GlobalAveragePool %q {block=3}", "takes 4 to 6 dimensions");
+  refuses("%y [2, 5] F32 = MatMul %q, @m {low=0}", "no attribute low");
+}
+
 TEST(Verify, TheOutputIsLogitsOfSelectedRows) {
   for (const std::string_view output : {"%x", "%ids", "%w", "@table", "$kv"}) {
     std::string text = around("");

@@ -153,6 +153,40 @@ TEST(Passes, FusionStaysWithinTheChip) {
   EXPECT_TRUE(normed);
 }
 
+// What a fused op would have beyond what the target encodes stays an op of its own; the rest is fused still.
+TEST(Passes, FusionStaysWithinTheEncodings) {
+  ThreadPool pool(1);
+  const Graph graph = graph_of("qwen2-tied-gqa");
+  const auto with = [&](const std::function<bool(const Node&)>& encodes, std::int64_t bytes = 0) {
+    PassOptions options = options_for(1, true);
+    if (encodes != nullptr) options.context.target.has = [&](const Graph&, const Node& node) { return encodes(node); };
+    options.context.target.on_chip_bytes = bytes;
+    const auto passed = run_passes(graph, Stage::imported, options, pool);
+    EXPECT_TRUE(passed) << (passed ? "" : passed.error().message);
+    return counts(passed->graph);
+  };
+  const auto lacks = [](Attr key) {
+    return [key](const Node& node) { return node.op != Op::fused_linear || !node.attrs.has(key); };
+  };
+  auto all = with(nullptr);
+  EXPECT_EQ(all[Op::add] + all[Op::rms_norm] + all[Op::gated_act], 0);
+  auto no_sum = with(lacks(Attr::residual));
+  EXPECT_EQ(no_sum[Op::add], 6);
+  EXPECT_EQ(no_sum[Op::rms_norm] + no_sum[Op::gated_act], 0);
+  auto no_norm = with(lacks(Attr::norm));
+  EXPECT_EQ(no_norm[Op::rms_norm], 7);
+  EXPECT_EQ(no_norm[Op::add] + no_norm[Op::gated_act], 0);
+  auto no_gate = with(lacks(Attr::act));
+  EXPECT_EQ(no_gate[Op::gated_act], 3);
+  EXPECT_EQ(no_gate[Op::add] + no_gate[Op::rms_norm], 0);
+  // A row of 64 halves does not fit, so nothing stays on the chip.
+  auto tiny = with(nullptr, 127);
+  EXPECT_EQ(tiny[Op::add], 6);
+  EXPECT_EQ(tiny[Op::rms_norm], 7);
+  EXPECT_EQ(tiny[Op::gated_act], 3);
+  EXPECT_EQ(tiny[Op::fused_linear], 0);
+}
+
 // A pass that changes what is computed, and one that makes no graph, are named; the graph of before lies where asked.
 Result<Graph> scales_a_node(const Graph& graph, const PassContext&) {
   Rewriter to(graph);
@@ -188,6 +222,52 @@ TEST(Passes, OneThatBreaksIsNamed) {
     EXPECT_NE(passed.error().message.find(path.string()), std::string::npos);
     EXPECT_EQ(read_file(path), to_text(graph));
   }
+}
+
+// A proof says what it would take, and which flag to lower.
+TEST(Proofs, AreBounded) {
+  ThreadPool pool(1);
+  const Graph graph = graph_of("qwen2-tied-gqa");
+  PassOptions options = options_for(4, true);
+  options.proof.most_products = 1000;
+  const auto work = run_passes(graph, Stage::imported, options, pool);
+  ASSERT_FALSE(work);
+  EXPECT_EQ(work.error().code, Code::resource);
+  EXPECT_NE(work.error().message.find("--tokens"), std::string::npos) << work.error().message;
+  options = options_for(1, true);
+  options.context.ctx = std::int64_t{1} << 30;  // 768 GiB
+  options.context.data = false;
+  options.to = Stage::fixed;
+  options.without = {"rope-tables"};
+  const auto memory = run_passes(graph, Stage::imported, options, pool);
+  ASSERT_FALSE(memory);
+  EXPECT_EQ(memory.error().code, Code::resource);
+  EXPECT_NE(memory.error().message.find("--ctx"), std::string::npos) << memory.error().message;
+  // Enough for some steps: fewer are compared.
+  const auto few = prove_equal(graph, graph, {.tokens = 1, .most_products = 400000}, pool);
+  const auto all = prove_equal(graph, graph, {.tokens = 1}, pool);
+  ASSERT_TRUE(few) << few.error().message;
+  ASSERT_TRUE(all) << all.error().message;
+  EXPECT_LT(few->values, all->values);
+}
+
+TEST(Proofs, RunEachGraphOnceOnPromptsToo) {
+  ThreadPool pool(1);
+  const Graph graph = graph_of("qwen2-tied-gqa");
+  ProveOptions options{.prompts = {{1, 2, 3}, {5, 6, 7, 8, 9, 10, 11}}, .tokens = 4, .ctx = 32};
+  Outcome known;
+  ASSERT_TRUE(prove_equal(graph, graph, options, pool, &known));
+  // A prompt that is shorter than a step fills one; of the longer one a step, of random ids three.
+  ASSERT_EQ(known.outputs.size(), 3U);
+  const std::size_t vocab = static_cast<std::size_t>(graph.value(graph.output()).cols());
+  EXPECT_EQ(known.outputs[0].size(), vocab);
+  EXPECT_EQ(known.outputs[1].size(), vocab);
+  EXPECT_EQ(known.outputs[2].size(), 3 * vocab);
+  ASSERT_TRUE(prove_equal(graph, graph, options, pool, &known));
+  for (float& value : known.outputs[1]) value += 1;
+  const auto other = prove_equal(graph, graph, options, pool, &known);
+  ASSERT_FALSE(other) << "what is known is not computed again";
+  EXPECT_NE(other.error().message.find("the logits of a prompt"), std::string::npos) << other.error().message;
 }
 
 TEST(Passes, TrainingLeavesNothingBehind) {

@@ -5,6 +5,9 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <map>
+#include <optional>
 
 #include "base/atomic_file.h"
 #include "base/cpus.h"
@@ -14,12 +17,15 @@
 #include "cli/json_text.h"
 #include "cli/model.h"
 #include "cli/output_file.h"
+#include "device/devices.h"
 #include "import/onnx.h"
+#include "pipeline/device_target.h"
 #include "pipeline/graph_stage.h"
 #include "pipeline/graph_view.h"
 #include "report/progress.h"
 #include "report/table.h"
 #include "report/terminal.h"
+#include "text/tokenizer.h"
 
 namespace knapsack {
 namespace {
@@ -68,7 +74,19 @@ class GraphCommand final : public Command {
     arguments.flag("--passes", passes_,
                    "what each pass did, in the place of the graph: nodes, bytes that a step moves, time");
     arguments.flag("--prove", prove_,
-                   "run the graph before and after each pass on random tokens, and compare; takes a checkpoint");
+                   "run the graph before and after each pass on short prompts and random tokens, and compare; takes a "
+                   "checkpoint");
+    arguments.text("--device", "ID", device_,
+                   "for this device: what its toolchain does not take is written otherwise, or runs on the CPU, and "
+                   "each node says where");
+    arguments.text("--toolchain", "NAME", toolchain_,
+                   "whose table counts (default: the first of the device's); NAME@VERSION: as of that version");
+    arguments.integer("--weight-line", weight_line_, 1, 65536,
+                      "bytes that rows of weights are padded to (default: the device's, or none)");
+    arguments.flag("--channel-first-keys", channel_first_keys_,
+                   "keep the keys of the cache channel first: a product with them reads whole lines");
+    arguments.integer("--channel-block", channel_block_, 2, 1024,
+                      "convolutions on blocks of so many channels: 8 is NCHWc8 (default: none)");
     arguments.texts("--dim", "NAME=SIZE", dims_, "an ONNX file: the size of a dimension that it leaves open");
     arguments.texts("--input", "NAME=1,3,224,224", shapes_, "an ONNX file: all sizes of an input");
     arguments.text("--layers", "LIST", layers_,
@@ -80,6 +98,8 @@ class GraphCommand final : public Command {
     arguments.example("knapsack graph model.gguf --layers 0", "one layer as text");
     arguments.example("knapsack graph model.gguf --stage fused --passes --prove",
                       "what every pass does, and that nothing changed");
+    arguments.example("knapsack graph qwen2.5-1.5b --stage fused --device rk3588 -o graph.html",
+                      "as its toolchain takes it, coloured by unit");
     arguments.example("knapsack graph resnet.onnx --dim batch=1 -o graph.html", "an ONNX file, its batch pinned");
     arguments.example("knapsack graph model.gguf --layers 0-1 --format dot | dot -Tpdf -o graph.pdf",
                       "two layers, laid out by Graphviz");
@@ -99,7 +119,8 @@ class GraphCommand final : public Command {
       return usage_error("--passes writes a table to standard output, or --json; -o and --format are for the graph");
     if (prove_ && (stage_ == "imported" || stage_ == "primitive"))
       return usage_error("--prove: no pass leads to stage {}; try --stage fused", stage_);
-    Busy busy("reading", context.quiet);
+    TRY(const Target target, this->target());
+    std::optional<Busy> busy(std::in_place, "reading", context.quiet);
     TRY(const Read read, read_graph());
     if (read.as_text && stage_ != "imported")
       return usage_error("--stage {}: a graph as text is as it was written; name a model", stage_);
@@ -109,21 +130,26 @@ class GraphCommand final : public Command {
     options.context.ctx = ctx_;
     options.context.data = prove_;
     options.without = without_;
+    options.context.target = target;
     options.prove = prove_;
-    options.dump = prove_ ? "knapsack-before-pass.graph.txt" : "";
-    TRY(const StagedGraph staged, graph_at_stage(read.graph, stage_, options, pool));
+    if (prove_) {
+      TRY(options.proof.prompts, prompts(read));
+    }
+    options.dump = free_name();
+    options.progress = [&](std::string_view pass) {
+      busy.emplace(fmt::format("{}{}", prove_ ? "proving " : "", pass), context.quiet);
+    };
+    auto made = graph_at_stage(read.graph, stage_, options, pool);
+    busy.reset();
+    TRY(const StagedGraph staged, std::move(made));
     const Graph& graph = staged.graph;
     std::vector<std::string> notes = read.notes;
     if (!without_.empty()) notes.push_back(fmt::format("without the passes {}", fmt::join(without_, ", ")));
-    if (passes_) {
-      busy.finish();
-      return print_passes(context, staged);
-    }
+    if (passes_) return print_passes(context, staged);
     GraphLayers layers;
     if (layers_) {
       TRY(layers, graph_layers(graph, *layers_));
     }
-    busy.finish();
     const GraphView view = graph_view(
         graph, read.as_text ? one_line(read.name) : fmt::format("{}, {}", one_line(read.name), stage_), layers, notes);
     const std::string text = form == "text"   ? graph_text(graph, layers, notes)
@@ -159,7 +185,61 @@ class GraphCommand final : public Command {
     std::string name, source;
     std::vector<std::string> notes{};
     bool as_text = false;
+    // Of a checkpoint that has one: its tokenizer.json.
+    std::function<Result<std::string>()> tokenizer_json = nullptr;
   };
+
+  // What the passes may count on: of a device, and what is asked for besides.
+  [[nodiscard]] Result<Target> target() const {
+    Target target;
+    if (toolchain_ && !device_) return usage_error("--toolchain goes with --device");
+    if (device_) {
+      TRY(const Devices devices, Devices::in_use());
+      TRY(const Device device, devices.find(*device_));
+      const DeviceProfile& profile = device.profile;
+      std::optional<Toolchain> toolchain;
+      if (toolchain_) {
+        TRY(toolchain, devices.toolchain(*toolchain_, profile.toolchains));
+      } else if (!profile.toolchains.empty()) {
+        TRY(toolchain, devices.toolchain(profile.toolchains.front(), profile.toolchains));
+      }
+      target = device_target(profile, toolchain ? &*toolchain : nullptr);
+    }
+    if (weight_line_) target.weight_line = *weight_line_;
+    if (channel_block_) target.channel_block = *channel_block_;
+    target.channel_first_keys = channel_first_keys_;
+    const bool asked = device_ || weight_line_ || channel_block_ || channel_first_keys_;
+    if (asked && stage_ != stage_name(Stage::fused))
+      return usage_error("what a target asks for is met at stage {}; add --stage {}", stage_name(Stage::fused),
+                         stage_name(Stage::fused));
+    return target;
+  }
+
+  // Where the graph before a pass that breaks it is kept: beside those of other times.
+  static std::string free_name() {
+    constexpr int most = 100;
+    std::string name = "knapsack-before-pass.graph.txt";
+    std::error_code ignored;
+    for (int i = 2; i < most && std::filesystem::exists(std::filesystem::symlink_status(name, ignored)); ++i)
+      name = fmt::format("knapsack-before-pass.{}.graph.txt", i);
+    return name;
+  }
+
+  // A few words in each of what models read; none without a tokenizer.
+  static Result<std::vector<std::vector<std::int32_t>>> prompts(const Read& read) {
+    std::vector<std::vector<std::int32_t>> prompts;
+    if (read.tokenizer_json == nullptr) return prompts;
+    constexpr std::size_t most = 8;  // ids of each: a scalar step takes long
+    TRY(const std::string text, read.tokenizer_json());
+    TRY(const auto tokenizer, Tokenizer::from_json(text, read.source));
+    for (const std::string_view words :
+         {"The capital of France is", "for (int i = 0; i < n; ++i) {", "1, 2, 3, 5, 8,"}) {
+      TRY(auto ids, tokenizer->encode(words, true));
+      ids.resize(std::min(ids.size(), most));
+      prompts.push_back(std::move(ids));
+    }
+    return prompts;
+  }
 
   [[nodiscard]] Result<Read> read_graph() const {
     if (begins_as_graph(model_)) {
@@ -178,7 +258,9 @@ class GraphCommand final : public Command {
     std::vector<std::string> notes;
     if (named.imported.format == "config.json")
       notes.emplace_back("from a config.json alone: formats and bytes are F32's, not those of a checkpoint");
-    return Read{std::move(named.imported.graph), std::move(named.name), named.imported.source, std::move(notes)};
+    return Read{
+        std::move(named.imported.graph),         std::move(named.name), named.imported.source, std::move(notes), false,
+        std::move(named.imported.tokenizer_json)};
   }
 
   // No weights are written over: those of the model, or any file that no graph was written to.
@@ -238,7 +320,10 @@ class GraphCommand final : public Command {
                                       {"ms", each.ms},
                                       {"rel_l2", each.rel_l2 >= 0 ? json::value(each.rel_l2) : json::value(nullptr)},
                                       {"note", each.note.empty() ? json::value(nullptr) : json::value(each.note)}});
-      TRY_VOID(print_json(context, {{"model", model_}, {"stage", stage_}, {"passes", std::move(passes)}}));
+      json::object object{{"model", model_}, {"stage", stage_}, {"passes", std::move(passes)}};
+      object["device"] = device_ ? json::value(*device_) : json::value(nullptr);
+      object["units"] = json::value_from(units_of(staged.graph));
+      TRY_VOID(print_json(context, object));
       return 0;
     }
     if (staged.passes.empty()) {
@@ -258,10 +343,30 @@ class GraphCommand final : public Command {
                  format_bytes(each.bytes_before), format_bytes(each.bytes_after),
                  each.skipped ? "left out" : fmt::format("{:.1f}", each.ms),
                  each.rel_l2 < 0 ? "-" : fmt::format("{:.1e}", each.rel_l2), std::string(each.what)});
-    TRY_VOID(context.out.write(table.text()));
+    const PassReport& first = staged.passes.front();
+    const PassReport& last = staged.passes.back();
+    std::string text = table.text();
     for (const PassReport& each : staged.passes)
-      if (!each.note.empty()) TRY_VOID(context.out.write(fmt::format("{}: {}\n", each.name, one_line(each.note))));
+      if (!each.note.empty()) text += fmt::format("{}: {}\n", each.name, one_line(each.note));
+    text += fmt::format("\n{} nodes became {}; a step moves {}, before {}", format_count(to_long(first.nodes_before)),
+                        format_count(to_long(last.nodes_after)), format_bytes(last.bytes_after),
+                        format_bytes(first.bytes_before));
+    std::vector<std::string> units;
+    for (const auto& [unit, count] : units_of(staged.graph))
+      units.push_back(fmt::format("{} on the {}", format_count(to_long(count)), unit));
+    text += units.empty() ? "\n" : fmt::format("; {}\n", fmt::join(units, ", "));
+    TRY_VOID(context.out.write(text));
     return 0;
+  }
+
+  static long long to_long(std::size_t count) { return static_cast<long long>(count); }
+
+  // How many nodes run where; empty: nothing says.
+  static std::map<std::string, std::size_t> units_of(const Graph& graph) {
+    std::map<std::string, std::size_t> units;
+    for (const Node& node : graph.list())
+      if (!node.unit.empty()) ++units[node.unit];
+    return units;
   }
 
   // Null: of a text nobody says.
@@ -280,8 +385,10 @@ class GraphCommand final : public Command {
   std::string model_, stage_ = "imported", format_ = "auto", output_ = "-";
   std::optional<std::string> layers_;
   std::int64_t tokens_ = 1, ctx_ = 4096;
+  std::optional<std::string> device_, toolchain_;
+  std::optional<std::int64_t> weight_line_, channel_block_;
   std::vector<std::string> without_, dims_, shapes_;
-  bool passes_ = false, prove_ = false;
+  bool passes_ = false, prove_ = false, channel_first_keys_ = false;
 };
 
 }  // namespace

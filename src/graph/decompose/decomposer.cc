@@ -105,7 +105,7 @@ void Decomposer::declare() {
       ids_ = out_.input(v.name, v.dtype, {tokens(), 1});
       forms(static_cast<ValueId>(id)).rows = ids_;
     } else if (v.kind == ValueKind::state) {
-      states_[id] = out_.state(v.name, v.cols(), options_.ctx);
+      states_[id] = out_.state(v.name, v.cols(), options_.ctx, v.channel_first);
     }
   }
 }
@@ -558,13 +558,16 @@ std::string_view onnx_type_name(DType type) {
 
 Graph decompose(const Graph& graph, const DecomposeOptions& options) {
   const auto& list = graph.list();
-  const bool fused = std::any_of(list.begin(), list.end(), [](const Node& node) { return is_fused(node.op); });
+  const bool fused =
+      std::any_of(list.begin(), list.end(), [](const Node& node) { return node.op == Op::fused_linear; });
   if (!fused) return Decomposer(graph, options).run();
   const Graph parts = unfuse(graph, options.decomposes);
   DecomposeOptions of_parts = options;
   // What a fused node was made of is asked for with it.
   if (options.decomposes != nullptr)
-    of_parts.decomposes = [&](const Node& node) { return is_fused(node.origin_op) || options.decomposes(node); };
+    of_parts.decomposes = [&](const Node& node) {
+      return node.origin_op == Op::fused_linear || options.decomposes(node);
+    };
   return Decomposer(parts, of_parts).run();
 }
 

@@ -1,4 +1,5 @@
-// The ops of a decoder that a fused op is made of. Not for primitives: decompose() goes on from there.
+// What a fused node is made of: a decoder's ops, or the operators of ONNX beside a product. Not for writing a decoder's
+// ops in primitives: decompose() goes on from there.
 #pragma once
 
 #include <functional>
@@ -7,7 +8,9 @@
 
 namespace knapsack {
 
-inline bool is_fused(Op op) { return op == Op::fused_linear; }
+// fused_linear; a MatMul with a factor, a Conv or Gemm with its activation, what works on blocks of channels, kv_read
+// with its columns first.
+bool is_fused(const Node& node);
 
 // `which` says of a fused node whether it is taken apart; null: every one. The same numbers, to the last bit where the
 // products are made by the same kernels.

@@ -11,7 +11,7 @@ inline float kv_element(const StateView& state, std::int64_t slot, std::int64_t 
     const std::byte* block = state.at(slot, position, col / 32 * 32);
     return half_to_float(load_unaligned<std::uint16_t>(block)) * load_unaligned<std::int8_t>(block + 2 + col % 32);
   }
-  const std::byte* at = state.at(slot, position, col);
+  const std::byte* at = state.channel_first ? state.in_channel(slot, position, col) : state.at(slot, position, col);
   return state.dtype == DType::F32 ? *reinterpret_cast<const float*>(at)
                                    : half_to_float(*reinterpret_cast<const std::uint16_t*>(at));
 }

@@ -12,6 +12,17 @@ void kv_write(const OpCall& call) {
   for_rows(call, call.in[0].rows, [&](std::int64_t row, int) {
     const auto r = static_cast<std::size_t>(row);
     const float* x = call.in[0].f32() + row * cols;
+    if (state.channel_first) {
+      for (std::int64_t i = 0; i < cols; ++i) {
+        std::byte* to = state.in_channel(call.rows->slots[r], call.rows->positions[r], col + i);
+        if (state.dtype == DType::F32) {
+          *reinterpret_cast<float*>(to) = x[i];
+        } else {
+          *reinterpret_cast<std::uint16_t*>(to) = float_to_half(x[i]);
+        }
+      }
+      return;
+    }
     for (std::int64_t i = 0, some = 0; i < cols; i += some) {
       some = std::min(cols - i, state.head_cols - (col + i) % state.head_cols);
       std::byte* to = state.at(call.rows->slots[r], call.rows->positions[r], col + i);

@@ -3,29 +3,31 @@
 
 namespace knapsack::ref {
 
-// x [N, C, ..], w [M, C/group, ..], b [M]?
+// x [N, C, ..] or in blocks of channels, w [M, C/group, ..], b [M]?
 void Conv(const OpCall& call) {
   const Tensor x(call.in[0]);
   const Tensor w(call.in[1]);
   const Sink out(call.out[0]);
-  const Window window(*call.attrs, w.dims().subspan(2), x.dims().subspan(2));
-  const std::int64_t inner = product(x.dims().subspan(2));
-  const std::int64_t made = product(out.dims().subspan(2));
+  const Channels in(*call.attrs, x.dims());
+  const Channels made(*call.attrs, out.dims());
+  const Window window(*call.attrs, w.dims().subspan(2), in.places());
+  const Clamp clamp(*call.attrs);
   const std::int64_t taps = product(w.dims().subspan(2));
   const std::int64_t per_group = w.dims()[1];
-  const std::int64_t outputs = w.dims()[0];
-  const std::int64_t group_outputs = outputs / call.attrs->i(Attr::group, 1);
+  const std::int64_t group_outputs = w.dims()[0] / call.attrs->i(Attr::group, 1);
   for_rows(call, out.elements(), [&](std::int64_t i, int) {
-    const std::int64_t m = i / made % outputs;
-    const std::int64_t image = i / made / outputs;
-    const Index begin = window.begin(i % made, out.dims().subspan(2));
+    const std::int64_t m = made.channel(i);
+    const std::int64_t image = made.image(i);
+    const Index begin = window.begin(made.place(i), made.places());
     float sum = 0;
     for (std::int64_t c = 0; c < per_group; ++c) {
-      const std::int64_t channel = (image * x.dims()[1] + m / group_outputs * per_group + c) * inner;
+      const std::int64_t channel = m / group_outputs * per_group + c;
       const std::int64_t weights = (m * per_group + c) * taps;
-      window.visit(begin, [&](std::int64_t at, std::int64_t k) { sum += x.f(channel + at) * w.f(weights + k); });
+      window.visit(begin,
+                   [&](std::int64_t at, std::int64_t k) { sum += x.f(in.at(image, channel, at)) * w.f(weights + k); });
     }
-    out.f(i, call.in.size() > 2 ? sum + Tensor(call.in[2]).f(m) : sum);
+    if (call.in.size() > 2) sum += Tensor(call.in[2]).f(m);
+    out.f(i, clamp(sum));
   });
 }
 

@@ -112,6 +112,8 @@ void MatMul(const OpCall& call) {
     job.y = y + pair * s.m * s.n;
     matmul(scalar_matmul(), {&job, 1}, *call.pool, scratch.rest());
   }
+  if (const float alpha = call.attrs->f(Attr::alpha, 1); alpha != 1)
+    for_elements(call, product(out), [&](std::int64_t i) { y[i] *= alpha; });
   if (copies.y != nullptr) finish(call, y);
 }
 
@@ -120,6 +122,7 @@ void Gemm(const OpCall& call) {
   const bool tb = call.attrs->i(Attr::trans_b) != 0;
   const float alpha = call.attrs->f(Attr::alpha, 1);
   const float beta = call.attrs->f(Attr::beta, 1);
+  const Clamp clamp(*call.attrs);
   const Tensor a(call.in[0]);
   const Tensor b(call.in[1]);
   const Sink out(call.out[0]);
@@ -135,7 +138,7 @@ void Gemm(const OpCall& call) {
       const Tensor c(call.in[2]);
       sum += beta * c.f(place(i, out.dims(), broadcast_strides(c.dims(), 2)));
     }
-    out.f(i, sum);
+    out.f(i, clamp(sum));
   });
 }
 

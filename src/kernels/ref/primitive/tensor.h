@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -51,6 +52,18 @@ inline std::int64_t place(std::int64_t flat, std::span<const std::int64_t> dims,
   }
   return at;
 }
+
+// What a product ends with where a Relu or Clip is a part of it.
+class Clamp {
+ public:
+  explicit Clamp(const Attrs& attrs)
+      : low_(attrs.f(Attr::low, -std::numeric_limits<float>::infinity())),
+        high_(attrs.f(Attr::high, std::numeric_limits<float>::infinity())) {}
+  float operator()(float x) const { return x < low_ ? low_ : x > high_ ? high_ : x; }
+
+ private:
+  float low_, high_;
+};
 
 // Elements of an operand by their number in row-major order of its dimensions.
 class Tensor {

@@ -124,13 +124,9 @@ void Relu(const OpCall& call) {
 void Clip(const OpCall& call) {
   const float low = call.attrs->f(Attr::low, -std::numeric_limits<float>::infinity());
   const float high = call.attrs->f(Attr::high, std::numeric_limits<float>::infinity());
-  numbers(
-      call, [=](float x) { return x < low    ? low
-                                  : x > high ? high
-                                             : x; },
-      [low = Tensor::whole(low), high = Tensor::whole(high)](std::int64_t x) {
-        return std::min(std::max(x, low), high);
-      });
+  numbers(call, Clamp(*call.attrs), [low = Tensor::whole(low), high = Tensor::whole(high)](std::int64_t x) {
+    return std::min(std::max(x, low), high);
+  });
 }
 void Not(const OpCall& call) {
   const Tensor x(call.in[0]);

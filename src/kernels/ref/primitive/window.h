@@ -7,6 +7,32 @@
 
 namespace knapsack::ref {
 
+// Where a channel's elements lie: side by side, or with the other channels of their block between them.
+class Channels {
+ public:
+  // dims: of activations, [N, C, ..] or, with attribute `block`, [N, C / block, .., block]
+  Channels(const Attrs& attrs, std::span<const std::int64_t> dims)
+      : block_(attrs.i(Attr::block, 1)), places_(dims.subspan(2, dims.size() - 2 - (block_ > 1 ? 1 : 0))) {
+    inner_ = product(places_);
+    count_ = dims[1] * block_;
+  }
+  [[nodiscard]] std::span<const std::int64_t> places() const { return places_; }  // dimensions behind the channels
+  [[nodiscard]] std::int64_t count() const { return count_; }
+  // Of element i: its place in its channel, its channel, its image.
+  [[nodiscard]] std::int64_t place(std::int64_t i) const { return i / block_ % inner_; }
+  [[nodiscard]] std::int64_t channel(std::int64_t i) const {
+    return i / (inner_ * block_) % (count_ / block_) * block_ + i % block_;
+  }
+  [[nodiscard]] std::int64_t image(std::int64_t i) const { return i / (inner_ * count_); }
+  [[nodiscard]] std::int64_t at(std::int64_t image, std::int64_t channel, std::int64_t place) const {
+    return ((image * (count_ / block_) + channel / block_) * inner_ + place) * block_ + channel % block_;
+  }
+
+ private:
+  std::int64_t block_ = 1, inner_ = 1, count_ = 1;
+  std::span<const std::int64_t> places_;
+};
+
 class Window {
  public:
   // kernel: its size; dims: of what it slides over. Strides, dilations, pads as the attributes say.
