@@ -76,7 +76,7 @@ class Mover {
     if (v.kind != ValueKind::constant) return size(v);
     const Weight& w = *v.weight;
     const auto all = static_cast<double>(v.kept_bytes());
-    const auto row = all / static_cast<double>(w.elements() / w.cols());
+    const double row = all / static_cast<double>(w.elements()) * static_cast<double>(w.cols());
     const auto tokens = static_cast<double>(context_.tokens);
     if (node.op == Op::embed || (node.op == Op::Gather && input == 0 && w.shape.size() == 2))
       return std::min(all, tokens * row);

@@ -11,8 +11,8 @@
 
 #include "base/limits.h"
 #include "graph/run.h"
+#include "passes/recognize/inputs.h"
 #include "passes/recognize/recognize.h"
-#include "passes/recognize/rules.h"
 #include "program/executor.h"
 #include "tensor/half.h"
 

@@ -216,6 +216,10 @@ Grid Grid::seen_along(std::int64_t wanted) const {
   return made;
 }
 
+Form grid_form(Grid grid, double factor) {
+  return Form{.kind = Kind::grid, .grid = std::make_shared<const Grid>(std::move(grid)), .factor = factor};
+}
+
 std::vector<Column> columns_of(ValueId base, std::int64_t columns) {
   std::vector<Column> made(static_cast<std::size_t>(columns));
   for (std::size_t i = 0; i < made.size(); ++i) made[i] = {.base = base, .col = static_cast<std::int32_t>(i)};

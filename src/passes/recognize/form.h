@@ -122,6 +122,12 @@ struct Form {
   std::vector<std::int64_t> dims{};  // routed, chosen and the like
 };
 
+Form grid_form(Grid grid, double factor = 1);
+inline bool is_known(const Form& f) { return f.kind == Kind::side; }
+inline bool is_float(DType type) {
+  return type == DType::F32 || type == DType::F16 || type == DType::BF16 || type == DType::F64;
+}
+
 // A shape of data moved: the grids behind Reshape, Transpose, Slice, ... of `inputs` (one; several of Concat), for each
 // output. Nothing, with why: the tokens would be mixed with others.
 struct Moved {

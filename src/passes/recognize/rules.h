@@ -12,20 +12,10 @@
 #include "base/result.h"
 #include "passes/recognize/builder.h"
 #include "passes/recognize/form.h"
+#include "passes/recognize/inputs.h"
 #include "passes/recognize/side.h"
 
 namespace knapsack::recognition {
-
-// The imported graph's inputs, by what they are for.
-struct Inputs {
-  ValueId ids = -1;
-  std::int64_t tokens = 0, past = 0;
-  std::vector<ValueId> caches{};                            // of the past
-  std::map<ValueId, std::int64_t> axes{};                   // of those: where the tokens run
-  std::map<ValueId, std::shared_ptr<const Value>> known{};  // positions and masks
-};
-// Unsupported: it is no decoder's graph.
-Result<Inputs> inputs_of(const Graph& graph);
 
 class Rules {
  public:

@@ -1,7 +1,11 @@
 #include "passes/recognize/samples.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <string>
 
 namespace knapsack::recognition {
 namespace {
@@ -116,6 +120,13 @@ std::optional<Samples> map(Op op, const Attrs& attrs, const Samples& values) {
     default:
       return std::nullopt;
   }
+}
+
+double neat(double x) {
+  const std::string text = fmt::format("{}", static_cast<float>(x));
+  double made = x;
+  std::from_chars(text.data(), text.data() + text.size(), made);
+  return made;
 }
 
 std::optional<double> as_factor(const Samples& f) {

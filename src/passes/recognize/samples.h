@@ -24,6 +24,9 @@ std::optional<Samples> combine(Op op, const Samples& a, const Samples& b);
 // Nothing: the op is not one of a number. Gelu's form, Clip's bounds and the like are in the attributes.
 std::optional<Samples> map(Op op, const Attrs& attrs, const Samples& values);
 
+// A number that came out of float32, as people write it: 1e-06, not 9.99999997e-07.
+double neat(double x);
+
 // The functions a decoder has, of x at activation_points():
 std::optional<double> as_factor(const Samples& f);   // f = factor * x
 bool is_square(const Samples& f);                    // x * x
