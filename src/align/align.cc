@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "align/figures.h"
 #include "align/pairing.h"
 #include "base/check.h"
 #include "graph/layer_name.h"
@@ -15,98 +16,9 @@
 namespace knapsack {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
-// Sums over values of A and of B.
-struct Sums {
-  double ab = 0, aa = 0, bb = 0, dd = 0, max_abs = 0;
-  std::int64_t not_finite = 0;
-
-  void add(float a, float b) {
-    if (!std::isfinite(a) || !std::isfinite(b)) {
-      const bool same = a == b || (std::isnan(a) && std::isnan(b));
-      not_finite += same ? 0 : 1;
-      return;
-    }
-    const double x = a, y = b, d = x - y;
-    ab += x * y, aa += x * x, bb += y * y, dd += d * d;
-    max_abs = std::max(max_abs, std::abs(d));
-  }
-  void add(const Sums& other) {
-    ab += other.ab, aa += other.aa, bb += other.bb, dd += other.dd;
-    max_abs = std::max(max_abs, other.max_abs);
-    not_finite += other.not_finite;
-  }
-  [[nodiscard]] double cosine() const {
-    if (not_finite > 0) return 0;
-    if (dd == 0) return 1;
-    return aa > 0 && bb > 0 ? ab / std::sqrt(aa * bb) : 0;
-  }
-  [[nodiscard]] double rel_l2() const {
-    if (not_finite > 0) return infinity;
-    if (dd == 0) return 0;
-    return aa > 0 ? std::sqrt(dd / aa) : infinity;
-  }
-  [[nodiscard]] double sqnr_db() const {
-    if (not_finite > 0) return -infinity;
-    return dd > 0 ? 10 * std::log10(aa / dd) : infinity;
-  }
-};
-
-Sums compare(std::span<const float> a, std::span<const float> b) {
-  Sums sums;
-  for (std::size_t i = 0; i < a.size(); ++i) sums.add(a[i], b[i]);
-  return sums;
-}
-
-// How far one side's values go, and how many of B's stand at an end that A's go beyond.
-struct Range {
-  double a_low = infinity, a_high = -infinity, b_low = infinity, b_high = -infinity;
-  std::int64_t at_low = 0, at_high = 0, all = 0;
-
-  void add(std::span<const float> a, std::span<const float> b) {
-    for (std::size_t i = 0; i < a.size(); ++i) {
-      if (!std::isfinite(a[i]) || !std::isfinite(b[i])) continue;
-      const double x = a[i], y = b[i];
-      a_low = std::min(a_low, x), a_high = std::max(a_high, x);
-      if (y < b_low) b_low = y, at_low = 0;
-      if (y > b_high) b_high = y, at_high = 0;
-      at_low += y == b_low && x < y ? 1 : 0;
-      at_high += y == b_high && x > y ? 1 : 0;
-      ++all;
-    }
-  }
-  void report(AlignedNode& node) const {
-    if (all == 0) return;
-    node.a_low = a_low, node.a_high = a_high, node.b_low = b_low, node.b_high = b_high;
-    // One value at the end is just the largest.
-    const std::int64_t low = at_low > 1 ? at_low : 0, high = at_high > 1 ? at_high : 0;
-    node.saturated = static_cast<double>(low + high) / static_cast<double>(all);
-  }
-};
-
-double log_of_sum(std::span<const float> logits) {
-  const double most = *std::max_element(logits.begin(), logits.end());
-  const double sum = std::accumulate(logits.begin(), logits.end(), 0.0, [&](double s, float logit) {
-    return s + std::exp(static_cast<double>(logit) - most);
-  });
-  return most + std::log(sum);
-}
-
-// Infinite where either side has logits that are no numbers.
-double kl_divergence(std::span<const float> a, std::span<const float> b) {
-  const double a_log = log_of_sum(a), b_log = log_of_sum(b);
-  if (!std::isfinite(a_log) || !std::isfinite(b_log)) return infinity;
-  double kl = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const double p = std::exp(static_cast<double>(a[i]) - a_log);
-    if (p > 0) kl += p * (static_cast<double>(a[i]) - static_cast<double>(b[i]) - (a_log - b_log));
-  }
-  return std::max(0.0, kl);
-}
-
-std::ptrdiff_t likeliest(std::span<const float> logits) {
-  return std::max_element(logits.begin(), logits.end()) - logits.begin();
+constexpr float not_compared = std::numeric_limits<float>::quiet_NaN();
+void raise(float& most, double error) {
+  if (!(most >= static_cast<float>(error))) most = static_cast<float>(error);
 }
 
 class Aligner {
@@ -137,12 +49,13 @@ class Aligner {
       total += ids.size();
       longest_ = std::max(longest_, ids.size());
     }
-    for (State& state : state_) state.by_position.resize(longest_);
-    kl_by_position_.resize(longest_);
+    for (State& state : state_) state.by_position.resize(longest_, not_compared);
+    kl_by_position_.resize(longest_, not_compared);
+    const std::int64_t rows = std::min({options_.rows, a_.rows(), b_.rows()});
     for (const auto& ids : sequences)
       for (std::size_t first = 0; first < ids.size();) {
         if (options_.stop.stop_requested()) return Error{Code::interrupted, "stopped while aligning"};
-        const auto count = std::min(static_cast<std::size_t>(options_.rows), ids.size() - first);
+        const auto count = std::min(static_cast<std::size_t>(rows), ids.size() - first);
         TRY_VOID(step(std::span(ids).subspan(first, count), first));
         first += count;
         done += count;
@@ -160,6 +73,7 @@ class Aligner {
     std::vector<float> by_position;
     double born_cosine = 1, born_rel_l2 = 0;
     std::int64_t born_position = -1, born_token = -1;
+    bool compared = false;
   };
 
   Result<void> step(std::span<const std::int32_t> ids, std::size_t first) {
@@ -172,15 +86,36 @@ class Aligner {
                           state_[at->second].fresh = true;
                         }));
     TRY_VOID(replayed_.run(ids, static_cast<std::int64_t>(first), Lane::replay,
-                           [&](std::string_view name, std::int64_t, std::int64_t cols, float* data) {
+                           [&](std::string_view name, std::int64_t rows, std::int64_t cols, float* data) {
                              const auto at = by_replayed_name_.find(name);
-                             if (at != by_replayed_name_.end()) replay(at->second, ids, first, cols, data);
+                             if (at == by_replayed_name_.end()) return;
+                             const Part part = common(at->second, ids, first, rows, cols);
+                             replay(at->second, part, cols, data + part.skipped * cols);
                            }));
     return replayed_.run(ids, static_cast<std::int64_t>(first), Lane::free,
-                         [&](std::string_view name, std::int64_t, std::int64_t cols, const float* data) {
+                         [&](std::string_view name, std::int64_t rows, std::int64_t cols, float* data) {
                            const auto at = by_replayed_name_.find(name);
-                           if (at != by_replayed_name_.end()) carry(at->second, first, cols, data);
+                           if (at == by_replayed_name_.end()) return;
+                           const Part part = common(at->second, ids, first, rows, cols);
+                           carry(at->second, part, cols, data + part.skipped * cols);
                          });
+  }
+
+  // The tokens that both have: the last ones, where a side has some alone.
+  struct Part {
+    std::span<const std::int32_t> ids;
+    std::size_t first = 0;     // position
+    std::int64_t skipped = 0;  // rows of the replayed side before them
+  };
+  Part common(std::size_t number, std::span<const std::int32_t> ids, std::size_t first, std::int64_t rows,
+              std::int64_t cols) {
+    std::vector<float>& given = state_[number].given;
+    const auto width = static_cast<std::size_t>(cols);
+    const std::size_t both = std::min(static_cast<std::size_t>(rows), given.size() / width);
+    CHECK(both <= ids.size());
+    given.erase(given.begin(), given.end() - static_cast<std::ptrdiff_t>(both * width));
+    return {
+        .ids = ids.last(both), .first = first + ids.size() - both, .skipped = rows - static_cast<std::int64_t>(both)};
   }
 
   // A's and B's of a row.
@@ -192,19 +127,17 @@ class Aligner {
     return a_replayed_ ? Row{made, given} : Row{given, made};
   }
 
-  void replay(std::size_t number, std::span<const std::int32_t> ids, std::size_t first, std::int64_t cols,
-              float* data) {
+  void replay(std::size_t number, const Part& part, std::int64_t cols, float* data) {
     State& state = state_[number];
-    CHECK(state.given.size() == ids.size() * static_cast<std::size_t>(cols));
     reorder(number, cols, data);
-    for (std::size_t i = 0; i < ids.size(); ++i) {
+    for (std::size_t i = 0; i < part.ids.size(); ++i) {
       const auto [a, b] = row(state, i, cols, data);
       const Sums sums = compare(a, b);
       state.born_cosine = std::min(state.born_cosine, sums.cosine());
       if (sums.rel_l2() <= state.born_rel_l2) continue;
       state.born_rel_l2 = sums.rel_l2();
-      state.born_position = static_cast<std::int64_t>(first + i);
-      state.born_token = ids[i];
+      state.born_position = static_cast<std::int64_t>(part.first + i);
+      state.born_token = part.ids[i];
     }
     std::memcpy(data, state.given.data(), state.given.size() * sizeof(float));
   }
@@ -213,7 +146,7 @@ class Aligner {
   void reorder(std::size_t number, std::int64_t cols, const float* data) {
     State& state = state_[number];
     const Pair& pair = pairing_.pairs[number];
-    if (pair.group < 0 || !state.fresh) return;
+    if (pair.group < 0 || !state.fresh || state.given.empty()) return;
     state.fresh = false;
     const auto width = static_cast<std::size_t>(cols);
     std::vector<float> ordered(state.given.size());
@@ -226,20 +159,21 @@ class Aligner {
     if (*decided) state.given = std::move(ordered);
   }
 
-  void carry(std::size_t number, std::size_t first, std::int64_t cols, const float* data) {
+  void carry(std::size_t number, const Part& part, std::int64_t cols, const float* data) {
     State& state = state_[number];
-    const std::size_t rows = state.given.size() / static_cast<std::size_t>(cols);
-    for (std::size_t i = 0; i < rows; ++i) {
+    state.compared = state.compared || !part.ids.empty();
+    for (std::size_t i = 0; i < part.ids.size(); ++i) {
       const auto [a, b] = row(state, i, cols, data);
       const Sums sums = compare(a, b);
       state.free.add(sums);
       state.range.add(a, b);
-      float& at = state.by_position[first + i];
-      at = std::max(at, static_cast<float>(sums.rel_l2()));
+      const std::size_t position = part.first + i;
+      raise(state.by_position[position], sums.rel_l2());
       if (number != logits_) continue;
       const double kl = kl_divergence(a, b);
       kl_ += kl;
-      kl_by_position_[first + i] = std::max(kl_by_position_[first + i], static_cast<float>(kl));
+      ++predicted_;
+      raise(kl_by_position_[position], kl);
       agreed_ += likeliest(a) == likeliest(b) ? 1 : 0;
     }
   }
@@ -247,13 +181,20 @@ class Aligner {
   [[nodiscard]] AlignedNode node(std::size_t number) const {
     const Pair& pair = pairing_.pairs[number];
     const State& state = state_[number];
-    const SourceNode& known = b_.nodes()[pair.b].op.empty() ? a_.nodes()[pair.a] : b_.nodes()[pair.b];
+    // As the side that knows the graph has it; what was taken apart as the side that has it whole.
+    const SourceNode &a = a_.nodes()[pair.a], &b = b_.nodes()[pair.b];
+    const bool part = b.name.starts_with(a.name + "/");
+    const SourceNode& known = a_replayed_ || part ? a : b;
     AlignedNode node{.name = known.name, .op = known.op};
     node.layer = layer_of(node.name);
     node.free = {state.free.cosine(), state.free.rel_l2(), state.free.max_abs, state.free.sqnr_db()};
     node.by_position = state.by_position;
     node.not_finite = state.free.not_finite;
-    state.range.report(node);
+    if (state.range.all > 0) {
+      node.a_low = state.range.a_low, node.a_high = state.range.a_high;
+      node.b_low = state.range.b_low, node.b_high = state.range.b_high;
+    }
+    node.saturated = state.range.saturated();
     node.born_cosine = state.born_cosine;
     node.born_rel_l2 = state.born_rel_l2;
     node.born_position = state.born_position;
@@ -264,7 +205,7 @@ class Aligner {
     return node;
   }
 
-  [[nodiscard]] Alignment report(std::int64_t tokens) const {
+  [[nodiscard]] Result<Alignment> report(std::int64_t tokens) const {
     Alignment out{.a = a_.label(), .b = b_.label(), .tokens = tokens, .a_replayed = a_replayed_};
     out.a_only = pairing_.a_only;
     out.b_only = pairing_.b_only;
@@ -277,7 +218,16 @@ class Aligner {
       const Pair& q = pairing_.pairs[y];
       return a_replayed_ ? p.a < q.a : p.b < q.b;
     });
-    for (const std::size_t number : order) out.nodes.push_back(node(number));
+    for (const std::size_t number : order) {
+      if (state_[number].compared) {
+        out.nodes.push_back(node(number));
+        continue;
+      }
+      // A side did not make what it was thought to.
+      out.a_only.push_back(a_.nodes()[pairing_.pairs[number].a].name);
+      out.b_only.push_back(b_.nodes()[pairing_.pairs[number].b].name);
+    }
+    if (out.nodes.empty()) return bad_input("{} and {}: no value that both have was made by both", out.a, out.b);
     out.worst.resize(out.nodes.size());
     std::iota(out.worst.begin(), out.worst.end(), std::size_t{0});
     std::stable_sort(out.worst.begin(), out.worst.end(), [&](std::size_t x, std::size_t y) {
@@ -289,10 +239,11 @@ class Aligner {
     for (const std::size_t number : out.worst)
       if (out.nodes[number].born) out.born.push_back(number);
     out.passed = std::none_of(out.nodes.begin(), out.nodes.end(), [](const AlignedNode& n) { return n.broken; });
-    if (logits_ < state_.size()) {
+    if (predicted_ > 0) {
       out.has_logits = true;
-      out.logits = {.kl = kl_ / static_cast<double>(tokens),
-                    .top1 = static_cast<double>(agreed_) / static_cast<double>(tokens),
+      out.logits = {.tokens = predicted_,
+                    .kl = kl_ / static_cast<double>(predicted_),
+                    .top1 = static_cast<double>(agreed_) / static_cast<double>(predicted_),
                     .cosine = state_[logits_].free.cosine(),
                     .kl_by_position = kl_by_position_};
     }
@@ -312,7 +263,7 @@ class Aligner {
   std::size_t logits_ = std::numeric_limits<std::size_t>::max();
   std::size_t longest_ = 0;
   double kl_ = 0;
-  std::int64_t agreed_ = 0;
+  std::int64_t predicted_ = 0, agreed_ = 0;
   std::vector<float> kl_by_position_;
 };
 
@@ -323,14 +274,21 @@ Result<Alignment> align(Source& a, Source& b, const std::vector<std::vector<std:
   CHECK(!sequences.empty() && options.rows > 0);
   if (!a.replays() && !b.replays())
     return usage_error(
-        "{} and {} are both dumps: expected a checkpoint as one of them, to know which value is made of "
-        "which",
+        "{} and {} are both values made elsewhere: expected a checkpoint as one of them, to know which value is made "
+        "of which",
         a.label(), b.label());
   TRY(Pairing pairing, pair_values(a, b));
   if (pairing.pairs.empty())
     return bad_input("{} and {} have no value in common; {} has '{}', {} has '{}'", a.label(), b.label(), a.label(),
                      a.nodes().empty() ? "" : a.nodes().front().name, b.label(),
                      b.nodes().empty() ? "" : b.nodes().front().name);
+  std::vector<std::string> a_names, b_names;
+  for (const Pair& pair : pairing.pairs) {
+    a_names.push_back(a.nodes()[pair.a].name);
+    b_names.push_back(b.nodes()[pair.b].name);
+  }
+  TRY_VOID(a.prepare(a_names));
+  TRY_VOID(b.prepare(b_names));
   return Aligner(a, b, options, std::move(pairing)).run(sequences);
 }
 

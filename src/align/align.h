@@ -15,7 +15,7 @@ namespace knapsack {
 
 struct AlignOptions {
   double cosine = 0.999;                   // of a replayed token, at least
-  std::int64_t rows = 32;                  // tokens a step: no more than either source takes
+  std::int64_t rows = 32;                  // tokens a step; fewer where a source takes no more
   std::function<void(double)> progress{};  // 0 to 1
   std::stop_token stop{};
 };
@@ -31,10 +31,11 @@ struct Agreement {
 };
 
 struct AlignedNode {
-  std::string name, op;                              // A's name, unless B alone knows the graph
-  std::int64_t layer = -1;                           // -1: of none
-  Agreement free{};                                  // of the free run, all tokens as one vector
-  std::vector<float> by_position{};                  // relative L2 of the free run; of several sequences the worst
+  std::string name, op;     // A's name, unless B alone knows the graph
+  std::int64_t layer = -1;  // -1: of none
+  Agreement free{};         // of the free run, all tokens as one vector
+  // Relative L2 of the free run; of several sequences the worst. NaN: not compared there.
+  std::vector<float> by_position{};
   double born_cosine = 1, born_rel_l2 = 0;           // of the worst replayed token
   std::int64_t born_position = -1, born_token = -1;  // which that is
   bool born = false;
@@ -45,8 +46,9 @@ struct AlignedNode {
 };
 
 struct AlignedLogits {
+  std::int64_t tokens = 0;  // that both have logits of
   double kl = 0, top1 = 1, cosine = 1;
-  std::vector<float> kl_by_position{};
+  std::vector<float> kl_by_position{};  // NaN: not compared there
 };
 
 struct Alignment {

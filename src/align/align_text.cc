@@ -18,7 +18,7 @@ std::string decibels(double value) {
   return std::isfinite(value) ? fmt::format("{:.1f}", value) : value > 0 ? "inf" : "-inf";
 }
 
-// JSON has no infinity.
+// JSON has no infinity, and what was not compared has no number.
 json::value finite(double value) { return std::isfinite(value) ? json::value(value) : json::value(nullptr); }
 
 std::string verdict(const Alignment& alignment) {
@@ -230,7 +230,8 @@ json::object alignment_json(const Alignment& alignment) {
   if (alignment.has_logits) {
     json::array by_position;
     for (const float kl : alignment.logits.kl_by_position) by_position.push_back(finite(static_cast<double>(kl)));
-    object["logits"] = json::object{{"kl", finite(alignment.logits.kl)},
+    object["logits"] = json::object{{"tokens", alignment.logits.tokens},
+                                    {"kl", finite(alignment.logits.kl)},
                                     {"top1", alignment.logits.top1},
                                     {"cosine", alignment.logits.cosine},
                                     {"kl_by_position", std::move(by_position)}};

@@ -37,6 +37,7 @@ class DumpSource final : public Source {
   [[nodiscard]] std::span<const SourceNode> nodes() const override { return nodes_; }
   [[nodiscard]] std::int64_t vocab() const override { return 0; }
   [[nodiscard]] std::int64_t longest() const override { return rows_; }
+  [[nodiscard]] std::int64_t rows() const override { return rows_; }
   [[nodiscard]] bool replays() const override { return false; }
 
   Result<void> run(std::span<const std::int32_t> ids, std::int64_t first, Lane, const Visit& visit) override {

@@ -1,5 +1,6 @@
-// What can be compared: something that gives named values for token ids. Checkpoints (graph_source.h) and dumps
-// (dump_source.h) are; whatever else is to be aligned joins by being one. Not for the comparison: align.h.
+// What can be compared: something that gives named values for token ids. Graphs (graph_source.h), dumps (dump_source.h)
+// and ONNX models under ONNX Runtime (onnx_source.h) are; whatever else is to be aligned joins by being one. Not for
+// the comparison: align.h.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ struct SourceNode {
   std::int64_t cols = 0;
 };
 
-// data: [rows, cols]; where the source replays, what is written there is what later nodes read.
+// data: [rows, cols], the last `rows` tokens of the step: static graphs have logits of one only. Where the source
+// replays, what is written there is what later nodes read.
 using Visit = std::function<void(std::string_view name, std::int64_t rows, std::int64_t cols, float* data)>;
 
 // Two sequences that do not see each other.
@@ -40,10 +42,14 @@ class Source {
   [[nodiscard]] virtual std::span<const SourceNode> nodes() const = 0;
   [[nodiscard]] virtual std::int64_t vocab() const = 0;    // 0: unknown
   [[nodiscard]] virtual std::int64_t longest() const = 0;  // tokens of a sequence
+  [[nodiscard]] virtual std::int64_t rows() const = 0;     // tokens of a step, at most
   // Whether values written by a visitor are what the nodes after read.
   [[nodiscard]] virtual bool replays() const = 0;
+  // Once, before anything is run: the values that will be looked at. Others need not be visited.
+  virtual Result<void> prepare(std::span<const std::string> /*names*/) { return {}; }
   // Tokens [first, first + ids.size()) of the lane's sequence, of which those before `first` have been run. Each node
-  // is visited once, all rows of logits selected. ids are of the vocabulary, the end is not beyond longest().
+  // is visited once, with as many rows of logits as there are. ids are of the vocabulary, no more than rows(), the end
+  // is not beyond longest().
   virtual Result<void> run(std::span<const std::int32_t> ids, std::int64_t first, Lane lane, const Visit& visit) = 0;
 };
 

@@ -1,16 +1,23 @@
 #include "pipeline/align_model.h"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <string_view>
 
 #include "align/dump_source.h"
 #include "align/graph_source.h"
+#include "align/onnx_source.h"
+#include "base/threads.h"
 #include "files/npz.h"
+#include "graph/decompose/decompose.h"
 #include "import/import.h"
+#include "pipeline/graph_stage.h"
 
 namespace knapsack {
 namespace {
+
+constexpr std::int64_t most_tokens = 4096;
 
 // Whether `word` is one, and what it asks for.
 bool take_word(std::string_view word, AlignSpec& spec) {
@@ -23,9 +30,27 @@ bool take_word(std::string_view word, AlignSpec& spec) {
     return true;
   }
   if (word == "exact") return spec.exact = true;
+  if (word == "ort") return spec.onnx = true;
   if (word.starts_with(isa)) {
     spec.isa = isa_from_name(word.substr(isa.size()));
     return spec.isa.has_value();
+  }
+  constexpr std::string_view stage = "stage=";
+  if (word.starts_with(stage)) {
+    spec.stage = word.substr(stage.size());
+    return !spec.stage.empty();
+  }
+  constexpr std::string_view without = "without=";
+  if (word.starts_with(without)) {
+    spec.without.emplace_back(word.substr(without.size()));
+    return !spec.without.back().empty();
+  }
+  constexpr std::string_view tokens = "tokens=";
+  if (word.starts_with(tokens)) {
+    const std::string_view number = word.substr(tokens.size());
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), spec.tokens);
+    return error == std::errc() && end == number.data() + number.size() && spec.tokens > 0 &&
+           spec.tokens <= most_tokens;
   }
   if (!word.starts_with(kv)) return false;
   for (const DType type : {DType::F16, DType::F32, DType::Q8_0}) {
@@ -37,6 +62,20 @@ bool take_word(std::string_view word, AlignSpec& spec) {
     return true;
   }
   return false;
+}
+
+// The graph that is run: as it is imported, or as passes make it.
+Result<Graph> graph_of(const Graph& imported, const AlignSpec& spec, std::int64_t ctx, ThreadPool& pool) {
+  if (spec.stage.empty()) return imported;
+  // Of a padded step the end may lie behind the context that is asked for.
+  const std::int64_t whole = ctx + spec.tokens - 1;
+  // The primitive form that runs: what exporters write has the KV cache as inputs.
+  if (spec.stage == "primitive")
+    return decompose(imported, {.tokens = spec.tokens, .kv = KvForm::indexed, .ctx = whole, .floats = DType::F32});
+  TRY(StagedGraph staged,
+      graph_at_stage(imported, spec.stage, {.context = {.tokens = spec.tokens, .ctx = whole}, .without = spec.without},
+                     pool));
+  return std::move(staged.graph);
 }
 
 bool exists(const std::string& path) {
@@ -60,21 +99,30 @@ Result<AlignSpec> parse_align_spec(const std::string& text) {
         // Either the words are wrong, or the path is one with a colon that does not exist.
         if (!exists(with.path)) break;
         return usage_error(
-            "{}: expected reference, exact, isa=NAME, kv=f16, kv=f32 or kv=q8_0 after the last colon, found '{}'; "
-            "`knapsack version` lists instruction sets",
-            text, word);
+            "{}: expected reference, exact, isa=NAME, kv=f16, kv=f32, kv=q8_0, stage=NAME, without=PASS, tokens=N "
+            "(1 to {}) or ort after the last colon, found '{}'; `knapsack version` lists instruction sets, `knapsack "
+            "graph "
+            "--help` stages and passes",
+            text, most_tokens, word);
       }
       words.remove_prefix(comma == std::string_view::npos ? words.size() : comma + 1);
     }
     if (words.empty()) spec = std::move(with);
   }
+  if (spec.stage.empty() && (!spec.without.empty() || spec.tokens > 1)) spec.stage = stage_name(Stage::fused);
+  if (spec.stage == "primitive" && !spec.without.empty())
+    return usage_error("{}: no pass leads to the stage primitive: expected no without={}", text, spec.without[0]);
+  if (spec.onnx && text != fmt::format("{}:ort", spec.path))
+    return usage_error("{}: ONNX Runtime runs an export as it is: expected no words beside ort", text);
+  if (!spec.onnx && spec.path.ends_with(".onnx"))
+    return usage_error("{0}: expected {0}:ort, an export under ONNX Runtime; ONNX files are no models to run here yet",
+                       spec.path);
   spec.dump = spec.path.ends_with(".npz");
   if (spec.dump && spec.path != text) return usage_error("{}: a dump is not run: expected no words after it", text);
   return spec;
 }
 
-Result<AlignSide> open_align_side(const AlignSpec& spec, const std::string& label, std::int64_t ctx, std::int64_t rows,
-                                  int threads) {
+Result<AlignSide> open_align_side(const AlignSpec& spec, const std::string& label, const AlignRun& run) {
   AlignSide side;
   if (spec.dump) {
     TRY(NpzFile file, open_npz(spec.path));
@@ -83,16 +131,35 @@ Result<AlignSide> open_align_side(const AlignSpec& spec, const std::string& labe
     side.ids = std::move(dump.ids);
     return side;
   }
+  if (spec.onnx) {
+    const std::filesystem::path path(spec.path);
+    const std::string folder = path.extension() == ".onnx" ? path.parent_path().string() : spec.path;
+    const std::string decode = (std::filesystem::path(folder) / "decode.onnx").string();
+    if (!exists(decode))
+      return bad_input(
+          "{}: expected a folder with decode.onnx, as knapsack export --to onnx writes it; {} is not there", spec.path,
+          decode);
+    TRY(side.source, onnx_source({.label = label,
+                                  .folder = folder.empty() ? "." : folder,
+                                  .python = run.python,
+                                  .threads = run.threads,
+                                  .limit = run.limit,
+                                  .stop = run.stop}));
+    return side;
+  }
   TRY(const Isa isa, choose_isa(spec.isa));
-  TRY(Imported imported, import_model(spec.path, {.ctx = ctx}));
+  TRY(Imported imported, import_model(spec.path, {.ctx = run.ctx}));
   TRY_VOID(verify(imported.graph));
-  TRY(side.source, graph_source(imported.graph, {.label = label,
-                                                 .isa = isa,
-                                                 .exact = spec.exact,
-                                                 .kv = spec.kv,
-                                                 .ctx = ctx,
-                                                 .rows = rows,
-                                                 .threads = threads}));
+  ThreadPool pool(1);
+  TRY(const Graph graph, graph_of(imported.graph, spec, run.ctx, pool));
+  TRY_VOID(verify(graph));
+  TRY(side.source, graph_source(graph, {.label = label,
+                                        .isa = isa,
+                                        .exact = spec.exact,
+                                        .kv = spec.kv,
+                                        .ctx = run.ctx,
+                                        .rows = run.rows,
+                                        .threads = run.threads}));
   side.tokenizer_json = std::move(imported.tokenizer_json);
   return side;
 }

@@ -7,46 +7,13 @@
 
 #include "align/align_text.h"
 #include "align/dump_source.h"
-#include "align/graph_source.h"
+#include "align/golden_graph.h"
 #include "align/pairing.h"
 #include "align/plant.h"
-#include "import/golden.h"
 #include "support/npz.h"
 
 namespace knapsack::testing {
 namespace {
-
-constexpr std::int64_t longest = 64;
-
-struct GoldenGraph {
-  Graph graph;
-  std::vector<std::int32_t> ids;
-};
-GoldenGraph golden_graph(const std::string& model) {
-  Golden golden = load_golden(model);
-  auto imported = import_model(golden.folder.string(), {.ctx = longest});
-  if (!imported) throw std::runtime_error(imported.error().message);
-  return {std::move(imported->graph), golden.ids_a};
-}
-
-std::unique_ptr<Source> source(const Graph& graph, const std::string& label, std::int64_t rows = longest,
-                               DType kv = DType::F32) {
-  const auto valid = verify(graph);
-  if (!valid) throw std::runtime_error(valid.error().message);
-  return graph_source(graph, {.label = label, .kv = kv, .ctx = longest, .rows = rows}).value();
-}
-
-std::vector<std::string> born(const Alignment& alignment) {
-  std::vector<std::string> names;
-  for (const std::size_t number : alignment.born) names.push_back(alignment.nodes[number].name);
-  return names;
-}
-
-const AlignedNode& node(const Alignment& alignment, std::string_view name) {
-  for (const AlignedNode& each : alignment.nodes)
-    if (each.name == name) return each;
-  throw std::runtime_error(fmt::format("no node {}", name));
-}
 
 // A fault: in which nodes of which model, and what is done to them.
 struct Case {
@@ -212,7 +179,6 @@ const std::string context = "layers.1.attn.context";
 Alignment planted_attention(Wrong wrong) {
   return planted("qwen2-tied-gqa", context, [&](const Graph& graph) { return attention(graph, "layers.1", wrong); });
 }
-using Names = std::vector<std::string>;
 using testing::Npz;
 
 TEST(PlantedInKernel, AttentionWrittenOutAnewIsNoFault) {

@@ -76,6 +76,7 @@ class Planted final : public Source {
   [[nodiscard]] std::span<const SourceNode> nodes() const override { return inner_->nodes(); }
   [[nodiscard]] std::int64_t vocab() const override { return inner_->vocab(); }
   [[nodiscard]] std::int64_t longest() const override { return inner_->longest(); }
+  [[nodiscard]] std::int64_t rows() const override { return inner_->rows(); }
   [[nodiscard]] bool replays() const override { return true; }
   Result<void> run(std::span<const std::int32_t> ids, std::int64_t first, Lane lane, const Visit& visit) override {
     Values values;

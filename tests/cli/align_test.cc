@@ -69,6 +69,70 @@ TEST(Align, HowEachIsRunStandsAfterTheColon) {
   EXPECT_EQ(align({colon, colon + ":exact", "--ids", "1,2"}).exit_code, 0);
 }
 
+// What passes make of a model is the model.
+TEST(Align, AStageBesideTheModel) {
+  for (const char* name : {"qwen2-tied-gqa", "llama-llama3rope", "gemma3-text", "qwen3-moe", "deepseek-v2-lite"}) {
+    const std::string model = testing::data_path(fmt::format("golden/{}", name)).string();
+    for (const char* stage :
+         {"canonical", "static", "fused", "primitive", "fused,tokens=16", "fused,without=merge-linears"}) {
+      SCOPED_TRACE(fmt::format("{} {}", name, stage));
+      const auto result = align({model + ":reference", fmt::format("{}:reference,stage={}", model, stage), "--ids",
+                                 "3,5,8,13,21,34,55,89,14,23,2,3,5,7,11,13,17,19,23,29", "--json"});
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+      const auto object = object_of(result);
+      EXPECT_TRUE(object.at("born").as_array().empty()) << result.out.substr(0, 2000);
+      EXPECT_GT(object.at("logits").as_object().at("tokens").as_int64(), 1);
+      EXPECT_GT(object.at("nodes").as_array().size(), 15);
+    }
+    EXPECT_EQ(align({model, model + ":stage=fused"}).exit_code, 0);
+  }
+  // Left out is left out: the parts of a product that was not merged are products.
+  const auto apart = object_of(align({talker, talker + ":without=merge-linears", "--ids", "1,2", "--json"}));
+  for (const auto& name : apart.at("only_in_b").as_array())
+    EXPECT_EQ(std::string_view(name.as_string()).find('+'), std::string_view::npos) << name.as_string();
+  expect_error(align({talker, talker + ":stage=fusd"}), 2, "did you mean fused?");
+  expect_error(align({talker, talker + ":without=merge-linear"}), 2, "'merge-linear' is no pass");
+  expect_error(align({talker, talker + ":stage=primitive,without=drop-dead"}), 2, "no pass leads to");
+  expect_error(align({talker, talker + ":tokens=0"}), 2, "found 'tokens=0'");
+}
+
+// What a Python that stands for ONNX Runtime says and does: each way that goes wrong is told. With the real one:
+// tests/align/onnx_test.py.
+TEST(Align, OnnxRuntimesFaultsAreTold) {
+  TempDir folder;
+  const std::string exported = folder.file("export");
+  ASSERT_EQ(run({binary(), "export", talker, "-o", exported, "--ctx", "32", "--chunk", "16"}).exit_code, 0);
+  const auto with = [&](const std::string& program, const std::string& limit = "60") {
+    const std::string python = folder.file("python");
+    testing::write_file(python, "#!/bin/sh\n" + program);
+    std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+    return align({talker, exported + ":ort", "--ids", "1,2", "--python", python, "--time-limit", limit});
+  };
+  const std::string ask = "read -r line\n";
+  expect_error(with(ask + "echo '{\"missing\": \"No module named onnx\"}'"), 4,
+               "python -m pip install numpy onnx onnxruntime`");
+  expect_error(with("echo bad luck >&2\nexit 9"), 3, "ended with exit code 9; its standard error: bad luck");
+  expect_error(with(ask + "echo '{\"error\": \"no such operator\"}'"), 3, "ONNX Runtime: no such operator");
+  expect_error(with(ask + "echo hello"), 3, "the answer of");
+  expect_error(with(ask + "echo '{}'"), 3, "vocab");
+  expect_error(with("exec sleep 600", "1"), 5, "took longer than 1 s and was ended");
+  const std::string about =
+      ask +
+      "echo '{\"vocab\": 512, \"ctx\": 32, \"chunk\": 16, \"version\": \"0\", \"nodes\": [{\"name\": \"embed\", "
+      "\"op\": \"Gather\", \"cols\": 64, \"inputs\": []}]}'\n" +
+      ask + "echo '{}'\n";
+  expect_error(with(about + ask + "echo '{\"npz\": \"/nowhere/at.npz\"}'"), 3, "/nowhere/at.npz");
+  const std::string others = testing::data_path("data/align/qwen2-tied-gqa.npz").string();
+  expect_error(with(about + ask + "echo '{\"npz\": \"" + others + "\"}'"), 3,
+               "no value that both have was made by both");
+  expect_error(with(about + ask + "kill -9 $$"), 3, "was ended by signal 9");
+  expect_error(align({talker, exported + ":ort", "--python", folder.file("none")}), 2, "No such file");
+  expect_error(align({talker, talker + ":ort"}), 3, "expected a folder with decode.onnx");
+  expect_error(align({exported + ":ort", exported + ":ort"}), 2, "both dumps or ONNX exports");
+  expect_error(align({talker, exported + ":ort,exact"}), 2, "expected no words beside ort");
+  expect_error(align({talker, exported + "/decode.onnx"}), 2, "decode.onnx:ort");
+}
+
 // GGUF's Llama has the rows of Q and K in another order.
 TEST(Align, AFolderWithItsGguf) {
   TempDir folder;
