@@ -1,5 +1,7 @@
 #include "align/align.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -9,7 +11,9 @@
 #include <utility>
 
 #include "align/figures.h"
+#include "align/norm_scale.h"
 #include "align/pairing.h"
+#include "align/routing.h"
 #include "base/check.h"
 #include "graph/layer_name.h"
 
@@ -41,6 +45,8 @@ class Aligner {
       by_replayed_name_.emplace(a_replayed_ ? a_name : b_name, i);
       if (a_name == "logits" || b_name == "logits") logits_ = i;
     }
+    find_routers();
+    find_norms();
   }
 
   Result<Alignment> run(const std::vector<std::vector<std::int32_t>>& sequences) {
@@ -52,7 +58,7 @@ class Aligner {
     for (State& state : state_) state.by_position.resize(longest_, not_compared);
     kl_by_position_.resize(longest_, not_compared);
     const std::int64_t rows = std::min({options_.rows, a_.rows(), b_.rows()});
-    for (const auto& ids : sequences)
+    for (const auto& ids : sequences) {
       for (std::size_t first = 0; first < ids.size();) {
         if (options_.stop.stop_requested()) return Error{Code::interrupted, "stopped while aligning"};
         const auto count = std::min(static_cast<std::size_t>(rows), ids.size() - first);
@@ -61,6 +67,8 @@ class Aligner {
         done += count;
         if (options_.progress) options_.progress(static_cast<double>(done) / static_cast<double>(total));
       }
+      ++sequence_;
+    }
     return report(static_cast<std::int64_t>(total));
   }
 
@@ -74,31 +82,147 @@ class Aligner {
     double born_cosine = 1, born_rel_l2 = 0;
     std::int64_t born_position = -1, born_token = -1;
     bool compared = false;
+    int weights_of = -1, scores_of = -1;  // the router that they are of
+    // Of a norm whose input both have.
+    int norm_of = -1;  // the pair that it reads
+    std::int64_t width = 0;
+    std::optional<double> epsilon;  // A's
+    bool same_bits = false;         // both sides should give
+    NormScale scale;
   };
+
+  // A router that both have, with what it made of the step.
+  struct Router {
+    std::vector<float> correction;
+    std::vector<std::int32_t> given, made;  // experts, row by row
+    std::vector<float> given_scores;
+    std::vector<double> noise;    // of the scores, row by row, of the free run
+    std::vector<bool> explained;  // rows of other experts that noise explains
+    std::size_t top_k = 0;
+    AlignedRouter found;
+
+    [[nodiscard]] Experts row(const std::vector<std::int32_t>& of, std::size_t number) const {
+      return std::span(of).subspan(number * top_k, top_k);
+    }
+  };
+
+  void find_routers() {
+    for (const SourceChoice& mine : replayed_.choices())
+      for (const SourceChoice& theirs : given_.choices()) {
+        if (mine.name != theirs.name) continue;
+        const int number = static_cast<int>(routers_.size());
+        const auto mark = [&](const std::string& name, int State::*what) {
+          if (const auto at = by_given_name_.find(name); at != by_given_name_.end()) state_[at->second].*what = number;
+        };
+        mark(theirs.weights, &State::weights_of);
+        mark(theirs.scores, &State::scores_of);
+        router_by_name_.emplace(mine.name, number);
+        router_by_scores_.emplace(theirs.scores, number);
+        routers_.emplace_back().correction = theirs.correction;
+        routers_.back().found.name = mine.name;
+      }
+  }
+
+  void find_norms() {
+    for (std::size_t i = 0; i < state_.size(); ++i) {
+      const SourceNode &a = a_.nodes()[pairing_.pairs[i].a], &b = b_.nodes()[pairing_.pairs[i].b];
+      const SourceNode& norm = a_replayed_ ? a : b;
+      if (norm.op != "rms_norm") continue;
+      const auto input = by_replayed_name_.find(norm.inputs.front());
+      if (input == by_replayed_name_.end()) continue;
+      State& state = state_[i];
+      state.norm_of = static_cast<int>(input->second);
+      state.width = norm.attrs.i(Attr::width, norm.cols);
+      if (a.op == norm.op) state.epsilon = static_cast<double>(a.attrs.f(Attr::eps));
+      state.same_bits = a.op == b.op && a_.arithmetic() == b_.arithmetic() && !a_.arithmetic().empty();
+    }
+  }
+
+  Router* router_of(int number) { return number < 0 ? nullptr : &routers_[static_cast<std::size_t>(number)]; }
 
   Result<void> step(std::span<const std::int32_t> ids, std::size_t first) {
     for (State& state : state_) state.given.clear();
-    TRY_VOID(given_.run(ids, static_cast<std::int64_t>(first), Lane::free,
-                        [&](std::string_view name, std::int64_t rows, std::int64_t cols, const float* data) {
-                          const auto at = by_given_name_.find(name);
-                          if (at == by_given_name_.end()) return;
-                          state_[at->second].given.assign(data, data + rows * cols);
-                          state_[at->second].fresh = true;
-                        }));
-    TRY_VOID(replayed_.run(ids, static_cast<std::int64_t>(first), Lane::replay,
-                           [&](std::string_view name, std::int64_t rows, std::int64_t cols, float* data) {
-                             const auto at = by_replayed_name_.find(name);
-                             if (at == by_replayed_name_.end()) return;
-                             const Part part = common(at->second, ids, first, rows, cols);
-                             replay(at->second, part, cols, data + part.skipped * cols);
-                           }));
-    return replayed_.run(ids, static_cast<std::int64_t>(first), Lane::free,
-                         [&](std::string_view name, std::int64_t rows, std::int64_t cols, float* data) {
-                           const auto at = by_replayed_name_.find(name);
-                           if (at == by_replayed_name_.end()) return;
-                           const Part part = common(at->second, ids, first, rows, cols);
-                           carry(at->second, part, cols, data + part.skipped * cols);
-                         });
+    for (Router& router : routers_) router.given.clear();
+    Visit keep;
+    keep.values = [&](std::string_view name, std::int64_t rows, std::int64_t cols, const float* data) {
+      if (const auto at = router_by_scores_.find(name); at != router_by_scores_.end())
+        router_of(at->second)->given_scores.assign(data, data + rows * cols);
+      const auto at = by_given_name_.find(name);
+      if (at == by_given_name_.end()) return;
+      state_[at->second].given.assign(data, data + rows * cols);
+      state_[at->second].fresh = true;
+    };
+    keep.choices = [&](std::string_view name, std::int64_t rows, std::int64_t cols, const std::int32_t* data) {
+      if (const auto at = router_by_name_.find(name); at != router_by_name_.end())
+        router_of(at->second)->given.assign(data, data + rows * cols);
+    };
+    TRY_VOID(given_.run(ids, static_cast<std::int64_t>(first), Lane::free, keep));
+    for (const Lane lane : {Lane::replay, Lane::free}) {
+      Visit compare_with;
+      compare_with.values = [&](std::string_view name, std::int64_t rows, std::int64_t cols, float* data) {
+        const auto at = by_replayed_name_.find(name);
+        if (at == by_replayed_name_.end()) return;
+        const Part part = common(at->second, ids, first, rows, cols);
+        float* both = data + part.skipped * cols;
+        lane == Lane::replay ? replay(at->second, part, cols, both) : carry(at->second, part, cols, both);
+      };
+      compare_with.choices = [&](std::string_view name, std::int64_t rows, std::int64_t cols, std::int32_t* data) {
+        const auto at = router_by_name_.find(name);
+        if (at != router_by_name_.end()) choose(*router_of(at->second), lane, ids, first, rows, cols, data);
+      };
+      TRY_VOID(replayed_.run(ids, static_cast<std::int64_t>(first), lane, compare_with));
+    }
+    return {};
+  }
+
+  // Replayed, the router takes A's choice: so what comes after it is comparable.
+  void choose(Router& router, Lane lane, std::span<const std::int32_t> ids, std::size_t first, std::int64_t rows,
+              std::int64_t cols, std::int32_t* data) {
+    router.top_k = static_cast<std::size_t>(cols);
+    router.made.assign(data, data + rows * cols);
+    if (router.given.size() != router.made.size()) return;
+    const auto count = static_cast<std::size_t>(rows);
+    const std::size_t experts = router.given_scores.size() / count;
+    if (lane == Lane::replay && router.correction.size() == experts)  // once a step
+      for (std::size_t i = 0; i < router.given_scores.size(); ++i) {
+        float& score = router.given_scores[i];
+        score = 1 / (1 + std::exp(-score)) + router.correction[i % experts];
+      }
+    router.explained.assign(count, false);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto scores = std::span<const float>(router.given_scores).subspan(i * experts, experts);
+      Disagreement other = disagreement(router.row(router.given, i), router.row(router.made, i), scores);
+      router.found.tokens += lane == Lane::free ? 1 : 0;
+      if (other.a.empty() && other.b.empty()) continue;
+      const double noise = lane == Lane::free && i < router.noise.size() ? router.noise[i] : 0;
+      double scale = 0;
+      for (const float score : scores) scale = std::max(scale, std::abs(static_cast<double>(score)));
+      // Either score may be off by the noise; in what is replayed there is that of computing with them.
+      const bool explained = other.margin >= 0 && other.margin <= std::max(2 * noise, born_floor * scale);
+      router.explained[i] = explained;
+      ++(lane == Lane::free ? router.found.flipped : router.found.own);
+      router.found.unexplained += explained ? 0 : 1;
+      if (lane != Lane::free || router.found.flips.size() >= AlignedRouter::most_flips) continue;
+      router.found.flips.push_back({.sequence = sequence_,
+                                    .position = static_cast<std::int64_t>(first + i),
+                                    .token = ids[ids.size() - count + i],
+                                    .a = std::move(other.a),
+                                    .b = std::move(other.b),
+                                    .margin = other.margin,
+                                    .noise = noise,
+                                    .noise_alone = explained});
+    }
+    if (lane == Lane::replay) std::memcpy(data, router.given.data(), router.given.size() * sizeof(std::int32_t));
+  }
+
+  // A's and B's weights of a token's experts, so that they are of the same ones.
+  [[nodiscard]] Dense weights(const Router& router, Lane lane, std::size_t number, std::span<const float> a,
+                              std::span<const float> b) const {
+    const Experts chosen = router.row(router.given, number), other = router.row(router.made, number);
+    // Nearly equal scores have nearly equal weights.
+    if (lane == Lane::replay && router.explained[number])
+      return {.a = {a.begin(), a.end()}, .b = in_order_of(chosen, other, b)};
+    return dense(chosen, a, other, b);
   }
 
   // The tokens that both have: the last ones, where a side has some alone.
@@ -132,7 +256,17 @@ class Aligner {
     reorder(number, cols, data);
     for (std::size_t i = 0; i < part.ids.size(); ++i) {
       const auto [a, b] = row(state, i, cols, data);
-      const Sums sums = compare(a, b);
+      const Router* router = router_of(state.weights_of);
+      Dense of_experts;
+      if (router != nullptr && router->given.size() == router->made.size())
+        of_experts = weights(*router, Lane::replay, i, a, b);
+      const Sums sums = of_experts.a.empty() ? compare(a, b) : compare(of_experts.a, of_experts.b);
+      if (state.norm_of >= 0) {
+        const std::vector<float>& read = state_[static_cast<std::size_t>(state.norm_of)].given;
+        const auto width = static_cast<std::size_t>(cols);
+        if (read.size() == part.ids.size() * width)
+          state.scale.add(std::span(read).subspan(i * width, width), a, b, state.width, state.epsilon.value_or(0));
+      }
       state.born_cosine = std::min(state.born_cosine, sums.cosine());
       if (sums.rel_l2() <= state.born_rel_l2) continue;
       state.born_rel_l2 = sums.rel_l2();
@@ -162,9 +296,19 @@ class Aligner {
   void carry(std::size_t number, const Part& part, std::int64_t cols, const float* data) {
     State& state = state_[number];
     state.compared = state.compared || !part.ids.empty();
+    Router* scores = router_of(state.scores_of);
+    std::vector<double>* noise = scores != nullptr ? &scores->noise : nullptr;
+    if (noise != nullptr) noise->clear();
     for (std::size_t i = 0; i < part.ids.size(); ++i) {
-      const auto [a, b] = row(state, i, cols, data);
+      auto [a, b] = row(state, i, cols, data);
+      const Router* router = router_of(state.weights_of);
+      Dense of_experts;
+      if (router != nullptr && router->given.size() == router->made.size()) {
+        of_experts = weights(*router, Lane::free, i, a, b);
+        a = of_experts.a, b = of_experts.b;
+      }
       const Sums sums = compare(a, b);
+      if (noise != nullptr) noise->push_back(sums.max_abs);
       state.free.add(sums);
       state.range.add(a, b);
       const std::size_t position = part.first + i;
@@ -200,9 +344,24 @@ class Aligner {
     node.born_position = state.born_position;
     node.born_token = state.born_token;
     node.born = node.born_rel_l2 > born_floor;
+    if (state.norm_of >= 0) judge(state, node);
     node.broken =
         node.born && (node.born_cosine < options_.cosine || node.born_rel_l2 > std::sqrt(2 * (1 - options_.cosine)));
     return node;
+  }
+
+  // A norm may be wrong where no single token is far off.
+  static void judge(const State& state, AlignedNode& node) {
+    const auto scale = state.scale.found(state.same_bits ? 0 : norm_rounding);
+    node.born = node.born || scale || (state.same_bits && node.born_rel_l2 > 0);
+    if (!scale || !scale->of_epsilon) return;
+    node.hint = fmt::format("all elements of a token by one factor, in the mean 1 {} {:.2g}",
+                            scale->factor < 0 ? '-' : '+', std::abs(scale->factor));
+    if (state.epsilon)
+      node.hint += fmt::format(": as an epsilon of about {:.1g} in B, of {:.2g} in A", *state.epsilon + scale->epsilon,
+                               *state.epsilon);
+    else
+      node.hint += fmt::format(": as an epsilon larger by about {:.1g} in B", scale->epsilon);
   }
 
   [[nodiscard]] Result<Alignment> report(std::int64_t tokens) const {
@@ -239,6 +398,7 @@ class Aligner {
     for (const std::size_t number : out.worst)
       if (out.nodes[number].born) out.born.push_back(number);
     out.passed = std::none_of(out.nodes.begin(), out.nodes.end(), [](const AlignedNode& n) { return n.broken; });
+    for (const Router& router : routers_) out.routers.push_back(router.found);
     if (predicted_ > 0) {
       out.has_logits = true;
       out.logits = {.tokens = predicted_,
@@ -261,6 +421,9 @@ class Aligner {
   std::vector<std::optional<bool>> reordered_;  // by group
   std::map<std::string, std::size_t, std::less<>> by_given_name_, by_replayed_name_;
   std::size_t logits_ = std::numeric_limits<std::size_t>::max();
+  std::vector<Router> routers_;
+  std::map<std::string, int, std::less<>> router_by_name_, router_by_scores_;
+  std::int64_t sequence_ = 0;
   std::size_t longest_ = 0;
   double kl_ = 0;
   std::int64_t predicted_ = 0, agreed_ = 0;

@@ -38,6 +38,28 @@ std::string logits_text(const Alignment& alignment) {
                      alignment.logits.top1 * 100, cosine_text(alignment.logits.cosine));
 }
 
+std::string hints(const Alignment& alignment) {
+  std::string out;
+  for (const std::size_t number : alignment.born) {
+    const AlignedNode& node = alignment.nodes[number];
+    if (!node.hint.empty()) out += fmt::format("{}: {}\n", node.name, node.hint);
+  }
+  return out;
+}
+
+// A line for each router that chose otherwise.
+std::string routing(const Alignment& alignment) {
+  std::string out;
+  for (const AlignedRouter& router : alignment.routers) {
+    if (router.flipped + router.own == 0) continue;
+    out += fmt::format("{}: other experts for {} of {} tokens", router.name, router.flipped, router.tokens);
+    if (router.own > 0) out += fmt::format(", for {} on {}'s own scores", router.own, "A");
+    out += router.unexplained == 0 ? ", all within the noise of their scores\n"
+                                   : fmt::format(", {} beyond the noise of their scores\n", router.unexplained);
+  }
+  return out;
+}
+
 std::string unpaired(const std::string& label, const std::vector<std::string>& names) {
   if (names.empty()) return "";
   constexpr std::size_t few = 6;
@@ -195,6 +217,7 @@ std::string alignment_text(const Alignment& alignment, std::size_t top) {
   out += table.text();
   if (shown < alignment.worst.size()) out += fmt::format("and {} more (--top)\n", alignment.worst.size() - shown);
   out += fmt::format("\n{}{}", unpaired(alignment.a, alignment.a_only), unpaired(alignment.b, alignment.b_only));
+  out += routing(alignment) + hints(alignment);
   return out + fmt::format("{}\n{}\n", logits_text(alignment), verdict(alignment));
 }
 
@@ -208,6 +231,7 @@ json::object alignment_json(const Alignment& alignment) {
     made["max_abs"] = node.free.max_abs;
     made["sqnr_db"] = finite(node.free.sqnr_db);
     made["born"] = node.born;
+    made["hint"] = node.hint.empty() ? json::value(nullptr) : json::value(node.hint);
     made["born_cosine"] = node.born_cosine;
     made["born_rel_l2"] = finite(node.born_rel_l2);
     made["born_position"] = node.born ? json::value(node.born_position) : json::value(nullptr);
@@ -222,11 +246,31 @@ json::object alignment_json(const Alignment& alignment) {
     made["rel_l2_by_position"] = std::move(by_position);
     nodes.push_back(std::move(made));
   }
+  json::array routers;
+  for (const AlignedRouter& router : alignment.routers) {
+    json::array flips;
+    for (const RouterFlip& flip : router.flips)
+      flips.push_back(json::object{{"sequence", flip.sequence},
+                                   {"position", flip.position},
+                                   {"token", flip.token},
+                                   {"experts_a", json::value_from(flip.a)},
+                                   {"experts_b", json::value_from(flip.b)},
+                                   {"margin", flip.margin < 0 ? json::value(nullptr) : json::value(flip.margin)},
+                                   {"noise", finite(flip.noise)},
+                                   {"noise_alone", flip.noise_alone}});
+    routers.push_back(json::object{{"name", router.name},
+                                   {"tokens", router.tokens},
+                                   {"flipped", router.flipped},
+                                   {"own", router.own},
+                                   {"unexplained", router.unexplained},
+                                   {"flips", std::move(flips)}});
+  }
   for (const std::size_t number : alignment.born) born.push_back(json::value(alignment.nodes[number].name));
   json::object object{{"a", alignment.a}, {"b", alignment.b}, {"tokens", alignment.tokens}};
   object["replayed"] = alignment.a_replayed ? "a" : "b";
   object["nodes"] = std::move(nodes);
   object["born"] = std::move(born);
+  object["routers"] = std::move(routers);
   if (alignment.has_logits) {
     json::array by_position;
     for (const float kl : alignment.logits.kl_by_position) by_position.push_back(finite(static_cast<double>(kl)));

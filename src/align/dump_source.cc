@@ -46,7 +46,7 @@ class DumpSource final : public Source {
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       row_.resize(static_cast<std::size_t>(rows * nodes_[i].cols));
       arrays_[i]->floats_at(first * nodes_[i].cols, row_);
-      visit(nodes_[i].name, rows, nodes_[i].cols, row_.data());
+      visit.values(nodes_[i].name, rows, nodes_[i].cols, row_.data());
     }
     return {};
   }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <system_error>
+#include <utility>
 
 #include "base/threads.h"
 #include "program/executor.h"
@@ -38,7 +39,16 @@ class GraphSource final : public Source {
     const std::int64_t tokens = std::max<std::int64_t>(graph.tokens().value_or(0), 0);
     if (tokens > 0) run_.rows = tokens;
     padded_ = tokens > 1;
-    for (const Node& node : graph.list())
+    for (const Node& node : graph.list()) {
+      if (node.op == Op::router) {
+        choices_.push_back({.name = graph.value(node.outputs[0]).name,
+                            .weights = graph.value(node.outputs[1]).name,
+                            .scores = graph.value(node.inputs[0]).name});
+        if (node.inputs.size() > 1) {
+          const Weight& correction = *graph.value(node.inputs[1]).weight;
+          choices_.back().correction.assign(correction.f32(), correction.f32() + correction.shape[0]);
+        }
+      }
       for (const ValueId output : node.outputs) {
         const Value& value = graph.value(output);
         if (value.state >= 0 || value.type() != DType::F32) continue;
@@ -51,6 +61,7 @@ class GraphSource final : public Source {
         layouts_.emplace(made.name, *layout);
         nodes_.push_back(std::move(made));
       }
+    }
   }
 
   Result<void> start(std::shared_ptr<const Program> program) {
@@ -72,6 +83,8 @@ class GraphSource final : public Source {
 
   [[nodiscard]] const std::string& label() const override { return run_.label; }
   [[nodiscard]] std::span<const SourceNode> nodes() const override { return nodes_; }
+  [[nodiscard]] std::span<const SourceChoice> choices() const override { return choices_; }
+  [[nodiscard]] std::string_view arithmetic() const override { return isa_name(run_.isa); }
   [[nodiscard]] std::int64_t vocab() const override { return vocab_; }
   [[nodiscard]] std::int64_t longest() const override { return run_.ctx; }
   [[nodiscard]] std::int64_t rows() const override { return run_.rows; }
@@ -88,11 +101,17 @@ class GraphSource final : public Source {
     slots_.assign(most, lane == Lane::free ? 0 : 1);
     std::iota(selected_.begin(), selected_.end(), 0);
     if (padded_) selected_[0] = static_cast<std::int32_t>(count - 1);
-    executor_->set_tap([&](std::string_view name, std::int64_t, std::int64_t, float* data) {
+    Tap values = [&](std::string_view name, std::int64_t, std::int64_t, float* data) {
       const auto at = layouts_.find(name);
       if (at == layouts_.end()) return;
-      visit(name, padded_ && at->second.selected ? 1 : count, at->second.cols, data);
-    });
+      visit.values(name, padded_ && at->second.selected ? 1 : count, at->second.cols, data);
+    };
+    ChoiceTap choices;
+    if (visit.choices)
+      choices = [&](std::string_view name, std::int64_t, std::int64_t cols, std::int32_t* data) {
+        visit.choices(name, count, cols, data);
+      };
+    executor_->set_tap(std::move(values), std::move(choices));
     executor_->run({.ids = std::span(ids_).first(tokens),
                     .positions = std::span(positions_).first(tokens),
                     .slots = std::span(slots_).first(tokens),
@@ -104,6 +123,7 @@ class GraphSource final : public Source {
  private:
   GraphRun run_;
   std::vector<SourceNode> nodes_;
+  std::vector<SourceChoice> choices_;
   std::map<std::string, Layout, std::less<>> layouts_;  // by name
   std::int64_t vocab_;
   bool padded_ = false;  // steps are of run_.rows tokens, no less

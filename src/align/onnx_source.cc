@@ -120,7 +120,7 @@ class OnnxSource final : public Source {
                          node.cols, fmt::join(array.shape, ", "));
       values.resize(static_cast<std::size_t>(rows * node.cols));
       array.floats_at(0, values);
-      visit(node.name, rows, node.cols, values.data());
+      visit.values(node.name, rows, node.cols, values.data());
     }
     return {};
   }

@@ -345,12 +345,13 @@ TEST(AlignDump, IsReplayedByTheModelItIsComparedWith) {
         {"layers.1.mlp_norm", "model.layers.1.post_attention_layernorm"},
         {"layers.1.out", "model.layers.1"},
         {"logits", "lm_head"}};
-    ASSERT_TRUE(source(made, "dumped")
-                    ->run(ids, 0, Lane::free,
-                          [&](std::string_view name, std::int64_t rows, std::int64_t cols, const float* data) {
-                            if (const auto at = theirs.find(name); at != theirs.end())
-                              npz.floats(at->second, rows, {data, data + rows * cols});
-                          }));
+    ASSERT_TRUE(
+        source(made, "dumped")
+            ->run(ids, 0, Lane::free,
+                  {.values = [&](std::string_view name, std::int64_t rows, std::int64_t cols, const float* data) {
+                    if (const auto at = theirs.find(name); at != theirs.end())
+                      npz.floats(at->second, rows, {data, data + rows * cols});
+                  }}));
     std::string bytes;
     const auto dump = dump_of(npz, bytes);
     ASSERT_TRUE(dump) << dump.error().message;

@@ -38,16 +38,16 @@ TEST(Align, AModelWithItself) {
   const auto result = align({talker, talker, "--json"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   const auto object = object_of(result);
-  for (const char* key : {"a", "b", "tokens", "replayed", "nodes", "born", "logits", "only_in_a", "only_in_b",
-                          "threshold_cosine", "passed"})
+  for (const char* key : {"a", "b", "tokens", "replayed", "nodes", "born", "routers", "logits", "only_in_a",
+                          "only_in_b", "threshold_cosine", "passed"})
     EXPECT_TRUE(object.contains(key)) << key;
   EXPECT_TRUE(object.at("passed").as_bool());
   EXPECT_TRUE(object.at("born").as_array().empty());
   EXPECT_GT(object.at("tokens").as_int64(), 20);
   const auto& node = object.at("nodes").as_array().at(0).as_object();
-  for (const char* key :
-       {"name", "op", "layer", "cosine", "rel_l2", "max_abs", "sqnr_db", "born", "born_cosine", "born_rel_l2",
-        "born_position", "born_token", "broken", "range_a", "range_b", "saturated", "not_finite", "rel_l2_by_position"})
+  for (const char* key : {"name", "op", "layer", "cosine", "rel_l2", "max_abs", "sqnr_db", "born", "born_cosine",
+                          "born_rel_l2", "born_position", "born_token", "broken", "range_a", "range_b", "saturated",
+                          "not_finite", "rel_l2_by_position", "hint"})
     EXPECT_TRUE(node.contains(key)) << key;
   EXPECT_EQ(node.at("name").as_string(), "embed");
   EXPECT_EQ(object.at("logits").as_object().at("kl").to_number<double>(), 0);
