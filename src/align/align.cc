@@ -21,9 +21,6 @@ namespace knapsack {
 namespace {
 
 constexpr float not_compared = std::numeric_limits<float>::quiet_NaN();
-void raise(float& most, double error) {
-  if (!(most >= static_cast<float>(error))) most = static_cast<float>(error);
-}
 
 class Aligner {
  public:
@@ -51,12 +48,17 @@ class Aligner {
 
   Result<Alignment> run(const std::vector<std::vector<std::int32_t>>& sequences) {
     std::size_t total = 0, done = 0;
-    for (const auto& ids : sequences) {
+    for (std::size_t sequence = 0; sequence < sequences.size(); ++sequence) {
+      const auto& ids = sequences[sequence];
       total += ids.size();
       longest_ = std::max(longest_, ids.size());
+      for (std::size_t position = 0; position < ids.size(); ++position)
+        tokens_.push_back({.sequence = static_cast<std::int64_t>(sequence),
+                           .position = static_cast<std::int64_t>(position),
+                           .id = ids[position]});
     }
-    for (State& state : state_) state.by_position.resize(longest_, not_compared);
-    kl_by_position_.resize(longest_, not_compared);
+    for (State& state : state_) state.by_token.resize(total, not_compared);
+    kl_.resize(total, not_compared);
     const std::int64_t rows = std::min({options_.rows, a_.rows(), b_.rows()});
     for (const auto& ids : sequences) {
       for (std::size_t first = 0; first < ids.size();) {
@@ -68,6 +70,7 @@ class Aligner {
         if (options_.progress) options_.progress(static_cast<double>(done) / static_cast<double>(total));
       }
       ++sequence_;
+      before_ += ids.size();
     }
     return report(static_cast<std::int64_t>(total));
   }
@@ -78,7 +81,7 @@ class Aligner {
     bool fresh = false;        // the order of its columns is the replayed side's not yet
     Sums free;
     Range range;
-    std::vector<float> by_position;
+    std::vector<float> by_token;  // relative L2, of all sequences
     double born_cosine = 1, born_rel_l2 = 0;
     std::int64_t born_position = -1, born_token = -1;
     bool compared = false;
@@ -268,6 +271,11 @@ class Aligner {
           state.scale.add(std::span(read).subspan(i * width, width), a, b, state.width, state.epsilon.value_or(0));
       }
       state.born_cosine = std::min(state.born_cosine, sums.cosine());
+      AlignedToken& token = tokens_[before_ + part.first + i];
+      if (sums.rel_l2() > token.born) {
+        token.born = sums.rel_l2();
+        token.born_at = name_of(number);
+      }
       if (sums.rel_l2() <= state.born_rel_l2) continue;
       state.born_rel_l2 = sums.rel_l2();
       state.born_position = static_cast<std::int64_t>(part.first + i);
@@ -311,28 +319,39 @@ class Aligner {
       if (noise != nullptr) noise->push_back(sums.max_abs);
       state.free.add(sums);
       state.range.add(a, b);
-      const std::size_t position = part.first + i;
-      raise(state.by_position[position], sums.rel_l2());
+      const std::size_t token = before_ + part.first + i;
+      state.by_token[token] = static_cast<float>(sums.rel_l2());
       if (number != logits_) continue;
-      const double kl = kl_divergence(a, b);
-      kl_ += kl;
-      ++predicted_;
-      raise(kl_by_position_[position], kl);
-      agreed_ += likeliest(a) == likeliest(b) ? 1 : 0;
+      tokens_[token].kl = kl_divergence(a, b);
+      kl_[token] = static_cast<float>(tokens_[token].kl);
+      tokens_[token].same_top = likeliest(a) == likeliest(b);
     }
   }
 
+  // As the side that knows the graph has it; what was taken apart as the side that has it whole.
+  [[nodiscard]] const SourceNode& known(std::size_t number) const {
+    const SourceNode &a = a_.nodes()[pairing_.pairs[number].a], &b = b_.nodes()[pairing_.pairs[number].b];
+    return a_replayed_ || b.name.starts_with(a.name + "/") ? a : b;
+  }
+  [[nodiscard]] const std::string& name_of(std::size_t number) const { return known(number).name; }
+
+  // Of several sequences the worst.
+  [[nodiscard]] std::vector<float> by_position(const std::vector<float>& by_token) const {
+    std::vector<float> worst(longest_, not_compared);
+    for (std::size_t i = 0; i < by_token.size(); ++i) {
+      float& at = worst[static_cast<std::size_t>(tokens_[i].position)];
+      if (std::isnan(at) || by_token[i] > at) at = by_token[i];
+    }
+    return worst;
+  }
+
   [[nodiscard]] AlignedNode node(std::size_t number) const {
-    const Pair& pair = pairing_.pairs[number];
     const State& state = state_[number];
-    // As the side that knows the graph has it; what was taken apart as the side that has it whole.
-    const SourceNode &a = a_.nodes()[pair.a], &b = b_.nodes()[pair.b];
-    const bool part = b.name.starts_with(a.name + "/");
-    const SourceNode& known = a_replayed_ || part ? a : b;
+    const SourceNode& known = this->known(number);
     AlignedNode node{.name = known.name, .op = known.op};
     node.layer = layer_of(node.name);
     node.free = {state.free.cosine(), state.free.rel_l2(), state.free.max_abs, state.free.sqnr_db()};
-    node.by_position = state.by_position;
+    node.by_position = by_position(state.by_token);
     node.not_finite = state.free.not_finite;
     if (state.range.all > 0) {
       node.a_low = state.range.a_low, node.a_high = state.range.a_high;
@@ -362,6 +381,24 @@ class Aligner {
                                *state.epsilon);
     else
       node.hint += fmt::format(": as an epsilon larger by about {:.1g} in B", scale->epsilon);
+  }
+
+  // order: numbers of pairs, as they are made.
+  void report_tokens(const std::vector<std::size_t>& order, Alignment& out) const {
+    out.by_token = tokens_;
+    for (const std::size_t number : order) {
+      const std::vector<float>& errors = state_[number].by_token;
+      if (std::any_of(errors.begin(), errors.end(), [](float error) { return std::isnan(error); })) continue;
+      out.token_value = name_of(number);
+      for (std::size_t i = 0; i < errors.size(); ++i) out.by_token[i].rel_l2 = static_cast<double>(errors[i]);
+    }
+    const bool by_kl = std::all_of(tokens_.begin(), tokens_.end(), [](const AlignedToken& t) { return t.kl >= 0; });
+    out.worst_tokens.resize(tokens_.size());
+    std::iota(out.worst_tokens.begin(), out.worst_tokens.end(), std::size_t{0});
+    std::stable_sort(out.worst_tokens.begin(), out.worst_tokens.end(), [&](std::size_t x, std::size_t y) {
+      const AlignedToken &p = out.by_token[x], &q = out.by_token[y];
+      return by_kl ? p.kl > q.kl : p.rel_l2 > q.rel_l2;
+    });
   }
 
   [[nodiscard]] Result<Alignment> report(std::int64_t tokens) const {
@@ -399,13 +436,22 @@ class Aligner {
       if (out.nodes[number].born) out.born.push_back(number);
     out.passed = std::none_of(out.nodes.begin(), out.nodes.end(), [](const AlignedNode& n) { return n.broken; });
     for (const Router& router : routers_) out.routers.push_back(router.found);
-    if (predicted_ > 0) {
+    report_tokens(order, out);
+    const auto predicted =
+        std::count_if(tokens_.begin(), tokens_.end(), [](const AlignedToken& t) { return t.kl >= 0; });
+    if (predicted > 0) {
+      double kl = 0, agreed = 0;
+      for (const AlignedToken& token : tokens_) {
+        if (token.kl < 0) continue;
+        kl += token.kl;
+        agreed += token.same_top ? 1 : 0;
+      }
       out.has_logits = true;
-      out.logits = {.tokens = predicted_,
-                    .kl = kl_ / static_cast<double>(predicted_),
-                    .top1 = static_cast<double>(agreed_) / static_cast<double>(predicted_),
+      out.logits = {.tokens = predicted,
+                    .kl = kl / static_cast<double>(predicted),
+                    .top1 = agreed / static_cast<double>(predicted),
                     .cosine = state_[logits_].free.cosine(),
-                    .kl_by_position = kl_by_position_};
+                    .kl_by_position = by_position(kl_)};
     }
     return out;
   }
@@ -425,9 +471,9 @@ class Aligner {
   std::map<std::string, int, std::less<>> router_by_name_, router_by_scores_;
   std::int64_t sequence_ = 0;
   std::size_t longest_ = 0;
-  double kl_ = 0;
-  std::int64_t predicted_ = 0, agreed_ = 0;
-  std::vector<float> kl_by_position_;
+  std::size_t before_ = 0;  // tokens of the sequences before
+  std::vector<AlignedToken> tokens_;
+  std::vector<float> kl_;  // by token
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -70,6 +71,17 @@ struct AlignedRouter {
   std::vector<RouterFlip> flips{};  // the first ones, at most most_flips
 };
 
+// How far the two are apart at a token, both run freely.
+struct AlignedToken {
+  std::int64_t sequence = 0, position = 0, id = 0;
+  double rel_l2 = 0;                  // of Alignment::token_value
+  double kl = -1;                     // below 0: not both have logits of it
+  bool same_top = true;               // where both have
+  double born = 0;                    // the largest relative L2 of a replayed node
+  std::string born_at{};              // which that is; empty: none differs
+  std::optional<std::string> text{};  // where someone has a tokenizer: the aligner has none
+};
+
 struct AlignedLogits {
   std::int64_t tokens = 0;  // that both have logits of
   double kl = 0, top1 = 1, cosine = 1;
@@ -84,6 +96,9 @@ struct Alignment {
   std::vector<std::size_t> worst{};  // numbers of nodes: born ones, worst first, then the others
   std::vector<std::size_t> born{};   // of these, those that are
   std::vector<AlignedRouter> routers{};
+  std::string token_value{};                // the last value that both have of every token; empty: there is none
+  std::vector<AlignedToken> by_token{};     // in order
+  std::vector<std::size_t> worst_tokens{};  // numbers of tokens: by KL where all have it, else by relative L2
   bool has_logits = false;
   AlignedLogits logits{};
   std::vector<std::string> a_only{}, b_only{};

@@ -236,6 +236,34 @@ TEST(PlantedInKernel, SquareLost) {
   EXPECT_GT(node(found, name).born_cosine, 0.999);
 }
 
+// One token is off, of the second sequence: it alone is named, with the node.
+TEST(Align, TheTokenThatIsOffIsNamed) {
+  const auto [graph, ids] = golden_graph("qwen2-tied-gqa");
+  const std::vector<std::int32_t> few(ids.begin(), ids.begin() + 9);
+  const std::string name = "layers.2.mlp.up_proj";  // no token after it reads what it makes
+  Planted b(source(graph, "B"), name, [&](const Values&, std::int64_t rows, std::int64_t cols, float* data) {
+    if (rows != std::ssize(few)) return;
+    for (std::int64_t i = 0; i < cols; ++i) data[7 * cols + i] *= 2;
+  });
+  const auto found = align(*source(graph, "A"), b, {ids, few}, {}).value();
+  EXPECT_EQ(born(found), Names{name});
+  ASSERT_EQ(found.by_token.size(), ids.size() + few.size());
+  EXPECT_EQ(found.token_value, "logits");
+  const std::size_t off = ids.size() + 7;
+  EXPECT_EQ(found.worst_tokens.front(), off);
+  for (std::size_t i = 0; i < found.by_token.size(); ++i) {
+    const AlignedToken& token = found.by_token[i];
+    EXPECT_EQ(token.sequence, i < ids.size() ? 0 : 1);
+    EXPECT_EQ(token.id, i < ids.size() ? ids[i] : few[i - ids.size()]);
+    EXPECT_EQ(token.rel_l2 > 0, i == off) << i;
+    EXPECT_EQ(token.kl > 0, i == off) << i;
+    EXPECT_EQ(token.born_at, i == off ? name : "") << i;
+  }
+  const std::string text = alignment_text(found, 3);
+  EXPECT_NE(text.find(fmt::format("\n       1   7  {} ", few[7])), std::string::npos) << text;
+  EXPECT_EQ(alignment_json(found).at("by_token").as_array().at(off).as_object().at("born_at").as_string(), name);
+}
+
 TEST(Align, ValuesThatAreNoNumbersAreAnInfiniteError) {
   const auto found = planted("qwen2-tied-gqa", context, [](const Graph&) -> Fault {
     return [](const Values&, std::int64_t rows, std::int64_t cols, float* data) { data[rows * cols - 1] = NAN; };

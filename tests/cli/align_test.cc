@@ -38,8 +38,8 @@ TEST(Align, AModelWithItself) {
   const auto result = align({talker, talker, "--json"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   const auto object = object_of(result);
-  for (const char* key : {"a", "b", "tokens", "replayed", "nodes", "born", "routers", "logits", "only_in_a",
-                          "only_in_b", "threshold_cosine", "passed"})
+  for (const char* key : {"a", "b", "tokens", "replayed", "nodes", "born", "routers", "by_token", "token_value",
+                          "logits", "only_in_a", "only_in_b", "threshold_cosine", "passed"})
     EXPECT_TRUE(object.contains(key)) << key;
   EXPECT_TRUE(object.at("passed").as_bool());
   EXPECT_TRUE(object.at("born").as_array().empty());
@@ -67,6 +67,32 @@ TEST(Align, HowEachIsRunStandsAfterTheColon) {
   const std::string colon = folder.file("a:exact");
   std::filesystem::create_directory_symlink(talker, colon);
   EXPECT_EQ(align({colon, colon + ":exact", "--ids", "1,2"}).exit_code, 0);
+}
+
+// Which tokens are far off, with their text where someone has a tokenizer.
+TEST(Align, ErrorByToken) {
+  const auto result = align({talker + ":reference", talker + ":kv=f16", "--prompts", "-"}, "hello there\nand more\n");
+  EXPECT_NE(result.out.find("Tokens, worst first"), std::string::npos) << result.out;
+  const auto object = object_of(
+      align({talker + ":reference", talker + ":kv=f16", "--prompts", "-", "--json"}, "hello there\nand more\n"));
+  EXPECT_EQ(object.at("token_value").as_string(), "logits");
+  const auto& tokens = object.at("by_token").as_array();
+  ASSERT_EQ(static_cast<std::int64_t>(tokens.size()), object.at("tokens").as_int64());
+  std::array<std::string, 2> texts;
+  double worst = 0, kl = 0;
+  for (const auto& each : tokens) {
+    const auto& token = each.as_object();
+    const auto sequence = static_cast<std::size_t>(token.at("sequence").as_int64());
+    texts.at(sequence) += std::string_view(token.at("text").as_string());
+    worst = std::max(worst, token.at("rel_l2").to_number<double>());
+    kl += token.at("kl").to_number<double>();
+  }
+  EXPECT_EQ(texts[0], "hello there");
+  EXPECT_EQ(texts[1], "and more");
+  EXPECT_GT(worst, 1e-6);
+  EXPECT_NEAR(kl / static_cast<double>(tokens.size()), object.at("logits").as_object().at("kl").to_number<double>(),
+              1e-9);
+  EXPECT_TRUE(object_of(align({mute, mute, "--json"})).at("by_token").as_array()[0].as_object().at("text").is_null());
 }
 
 // What passes make of a model is the model.

@@ -63,7 +63,8 @@ class AlignCommand final : public Command {
         .complete = Complete::file;
     arguments.integer("--time-limit", limit_, 1, 1 << 20, "seconds that ONNX Runtime may take to load, and for a step");
     arguments
-        .text("--html", "FILE", html_, "also write a report: heat maps layer by op, curves along depth and position")
+        .text("--html", "FILE", html_,
+              "also write a report: heat maps layer by op, curves along depth and position, tokens")
         .complete = Complete::file;
     arguments.example("knapsack align folder/ model.q4.gguf", "what quantization did to which node, on a usual prompt");
     arguments.example("knapsack align model.gguf:reference model.gguf:isa=avx2,kv=q8_0 --html report.html",
@@ -121,6 +122,7 @@ class AlignCommand final : public Command {
                .stop = interruptible.token()});
     progress.finish();
     if (!result) return result.error();
+    write_texts(a, b, *result);
     if (html_) {
       TRY(auto file, AtomicFile::create(*html_));
       TRY_VOID(file.write(alignment_html(*result)));
@@ -165,6 +167,23 @@ class AlignCommand final : public Command {
     return text;
   }
 
+  // One of them has a tokenizer.
+  Result<std::shared_ptr<const Tokenizer>> tokenizer_of(const AlignSide& a, const AlignSide& b) const {
+    TRY(const std::string source, a.tokenizer_json ? a.tokenizer_json() : b.tokenizer_json());
+    return Tokenizer::from_json(source, a.tokenizer_json ? a_ : b_);
+  }
+
+  // What tokens say is for the reader alone: where no tokenizer can be had, their ids stand there.
+  void write_texts(const AlignSide& a, const AlignSide& b, Alignment& alignment) const {
+    if (!a.tokenizer_json && !b.tokenizer_json) return;
+    const auto tokenizer = tokenizer_of(a, b);
+    if (!tokenizer) return;
+    for (AlignedToken& token : alignment.by_token) {
+      const auto id = static_cast<std::int32_t>(token.id);
+      token.text = (*tokenizer)->decode({&id, 1}, false);
+    }
+  }
+
   Result<Sequences> sequences_of(const Text& text, const AlignSide& a, const AlignSide& b) const {
     const std::vector<std::int32_t>& dumped = a.ids.empty() ? b.ids : a.ids;
     const std::int64_t vocab = std::max(a.source->vocab(), b.source->vocab());
@@ -175,9 +194,8 @@ class AlignCommand final : public Command {
     } else if (text.usual && !dumped.empty()) {
       sequences.push_back(dumped);
       origin = a.ids.empty() ? b_ : a_;
-    } else if (const auto& tokenizer = a.tokenizer_json ? a.tokenizer_json : b.tokenizer_json) {
-      TRY(const std::string source, tokenizer());
-      TRY(const auto loaded, Tokenizer::from_json(source, a.tokenizer_json ? a_ : b_));
+    } else if (a.tokenizer_json || b.tokenizer_json) {
+      TRY(const auto loaded, tokenizer_of(a, b));
       for (const std::string& part : text.parts) {
         TRY(auto ids, loaded->encode(part, true));
         if (!ids.empty()) sequences.push_back(std::move(ids));
