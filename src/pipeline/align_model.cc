@@ -19,6 +19,11 @@ namespace {
 
 constexpr std::int64_t most_tokens = 4096;
 
+bool whole(std::string_view text, std::int64_t& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() && number > 0;
+}
+
 // Whether `word` is one, and what it asks for.
 bool take_word(std::string_view word, AlignSpec& spec) {
   constexpr std::string_view isa = "isa=";
@@ -47,10 +52,16 @@ bool take_word(std::string_view word, AlignSpec& spec) {
   }
   constexpr std::string_view tokens = "tokens=";
   if (word.starts_with(tokens)) {
-    const std::string_view number = word.substr(tokens.size());
-    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), spec.tokens);
-    return error == std::errc() && end == number.data() + number.size() && spec.tokens > 0 &&
-           spec.tokens <= most_tokens;
+    return whole(word.substr(tokens.size()), spec.tokens) && spec.tokens <= most_tokens;
+  }
+  constexpr std::string_view dim = "dim=";
+  if (word.starts_with(dim)) {
+    const std::string_view rest = word.substr(dim.size());
+    const auto equals = rest.rfind('=');
+    std::int64_t size = 0;
+    if (equals == std::string_view::npos || equals == 0 || !whole(rest.substr(equals + 1), size)) return false;
+    spec.pins.dims.insert_or_assign(std::string(rest.substr(0, equals)), size);
+    return true;
   }
   if (!word.starts_with(kv)) return false;
   for (const DType type : {DType::F16, DType::F32, DType::Q8_0}) {
@@ -62,6 +73,18 @@ bool take_word(std::string_view word, AlignSpec& spec) {
     return true;
   }
   return false;
+}
+
+bool is_onnx(const std::string& path) { return std::filesystem::path(path).extension() == ".onnx"; }
+
+// An ONNX file as the decoder that it was made of.
+Result<Graph> decoder_from_onnx(const AlignSpec& spec, ThreadPool& pool) {
+  TRY(const ImportedOnnx imported, import_onnx(spec.path, spec.pins));
+  TRY(StagedGraph staged, graph_at_stage(imported.graph, stage_name(Stage::canonical), {}, pool));
+  if (staged.graph.tokens()) return std::move(staged.graph);
+  for (const PassReport& pass : staged.passes)
+    if (!pass.note.empty()) return unsupported("{}: {}", spec.path, pass.note);
+  return unsupported("{}: not a decoder", spec.path);
 }
 
 // The graph that is run: as it is imported, or as passes make it.
@@ -100,7 +123,7 @@ Result<AlignSpec> parse_align_spec(const std::string& text) {
         if (!exists(with.path)) break;
         return usage_error(
             "{}: expected reference, exact, isa=NAME, kv=f16, kv=f32, kv=q8_0, stage=NAME, without=PASS, tokens=N "
-            "(1 to {}) or ort after the last colon, found '{}'; `knapsack version` lists instruction sets, `knapsack "
+            "(1 to {}), dim=NAME=SIZE or ort after the last colon, found '{}'; `knapsack version` lists instruction sets, `knapsack "
             "graph "
             "--help` stages and passes",
             text, most_tokens, word);
@@ -114,9 +137,8 @@ Result<AlignSpec> parse_align_spec(const std::string& text) {
     return usage_error("{}: no pass leads to the stage primitive: expected no without={}", text, spec.without[0]);
   if (spec.onnx && text != fmt::format("{}:ort", spec.path))
     return usage_error("{}: ONNX Runtime runs an export as it is: expected no words beside ort", text);
-  if (!spec.onnx && spec.path.ends_with(".onnx"))
-    return usage_error("{0}: expected {0}:ort, an export under ONNX Runtime; ONNX files are no models to run here yet",
-                       spec.path);
+  if (!spec.pins.dims.empty() && !is_onnx(spec.path))
+    return usage_error("{}: dim={}= is for ONNX files", text, spec.pins.dims.begin()->first);
   spec.dump = spec.path.ends_with(".npz");
   if (spec.dump && spec.path != text) return usage_error("{}: a dump is not run: expected no words after it", text);
   return spec;
@@ -133,7 +155,7 @@ Result<AlignSide> open_align_side(const AlignSpec& spec, const std::string& labe
   }
   if (spec.onnx) {
     const std::filesystem::path path(spec.path);
-    const std::string folder = path.extension() == ".onnx" ? path.parent_path().string() : spec.path;
+    const std::string folder = is_onnx(spec.path) ? path.parent_path().string() : spec.path;
     const std::string decode = (std::filesystem::path(folder) / "decode.onnx").string();
     if (!exists(decode))
       return bad_input(
@@ -148,10 +170,17 @@ Result<AlignSide> open_align_side(const AlignSpec& spec, const std::string& labe
     return side;
   }
   TRY(const Isa isa, choose_isa(spec.isa));
-  TRY(Imported imported, import_model(spec.path, {.ctx = run.ctx}));
-  TRY_VOID(verify(imported.graph));
   ThreadPool pool(1);
-  TRY(const Graph graph, graph_of(imported.graph, spec, run.ctx, pool));
+  Graph imported;
+  if (is_onnx(spec.path)) {
+    TRY(imported, decoder_from_onnx(spec, pool));
+  } else {
+    TRY(Imported model, import_model(spec.path, {.ctx = run.ctx}));
+    imported = std::move(model.graph);
+    side.tokenizer_json = std::move(model.tokenizer_json);
+  }
+  TRY_VOID(verify(imported));
+  TRY(const Graph graph, graph_of(imported, spec, run.ctx, pool));
   TRY_VOID(verify(graph));
   TRY(side.source, graph_source(graph, {.label = label,
                                         .isa = isa,
@@ -160,7 +189,6 @@ Result<AlignSide> open_align_side(const AlignSpec& spec, const std::string& labe
                                         .ctx = run.ctx,
                                         .rows = run.rows,
                                         .threads = run.threads}));
-  side.tokenizer_json = std::move(imported.tokenizer_json);
   return side;
 }
 

@@ -12,6 +12,7 @@
 
 #include "align/source.h"
 #include "base/result.h"
+#include "import/onnx.h"
 #include "kernels/kernel.h"
 #include "tensor/dtype.h"
 
@@ -26,6 +27,7 @@ struct AlignSpec {
   DType kv = DType::F16;
   std::string stage{};                 // that the graph is brought to (graph_stage.h); empty: as it is imported
   std::vector<std::string> without{};  // passes left out
+  OnnxPins pins{};                     // of an ONNX file that this program runs
   std::int64_t tokens = 1;             // of a step, where shapes are static
   // Whether it is run by this program.
   [[nodiscard]] bool ours() const { return !dump && !onnx; }

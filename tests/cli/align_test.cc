@@ -2,15 +2,18 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
 
-#include "base/json.h"
+#include "support/command.h"
 #include "support/support.h"
 
 namespace knapsack {
 namespace {
 
 using testing::binary;
+using testing::expect_error;
+using testing::object_of;
 using testing::run;
 using testing::TempDir;
 
@@ -20,18 +23,6 @@ const std::string mute = testing::data_path("golden/llama-mha-gelu").string();  
 testing::CommandResult align(std::vector<std::string> words, const std::string& input = "") {
   words.insert(words.begin(), {binary(), "align"});
   return run(words, input);
-}
-
-json::object object_of(const testing::CommandResult& result) {
-  auto parsed = parse_json_object(result.out, "stdout");
-  EXPECT_TRUE(parsed) << result.out << result.err;
-  return parsed ? *parsed : json::object();
-}
-
-void expect_error(const testing::CommandResult& result, int code, const std::string& part) {
-  EXPECT_EQ(result.exit_code, code) << result.err;
-  EXPECT_EQ(result.out, "");
-  EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
 }
 
 TEST(Align, AModelWithItself) {
@@ -156,7 +147,30 @@ TEST(Align, OnnxRuntimesFaultsAreTold) {
   expect_error(align({talker, talker + ":ort"}), 3, "expected a folder with decode.onnx");
   expect_error(align({exported + ":ort", exported + ":ort"}), 2, "both dumps or ONNX exports");
   expect_error(align({talker, exported + ":ort,exact"}), 2, "expected no words beside ort");
-  expect_error(align({talker, exported + "/decode.onnx"}), 2, "decode.onnx:ort");
+}
+
+// A decoder out of an ONNX file, run by this program.
+TEST(Align, AnOnnxFileBesideItsModel) {
+  TempDir folder;
+  for (const char* name : {"qwen2-tied-gqa", "gemma3-text", "mistral-window"}) {
+    SCOPED_TRACE(name);
+    const std::string model = testing::data_path(fmt::format("golden/{}", name)).string();
+    const std::string exported = folder.file(name);
+    ASSERT_EQ(run({binary(), "export", model, "-o", exported, "--ctx", "64", "--chunk", "16"}).exit_code, 0);
+    const std::string onnx = exported + "/prefill.onnx";
+    const auto result = align({model + ":reference", onnx + ":reference", "--ids", "3,5,8,13,21,34,55,89,14,2", "--json"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const auto object = object_of(result);
+    EXPECT_TRUE(object.at("born").as_array().empty()) << result.out.substr(0, 2000);
+    EXPECT_EQ(object.at("logits").as_object().at("tokens").as_int64(), 10);
+    EXPECT_GT(object.at("nodes").as_array().size(), 20);
+    EXPECT_EQ(align({onnx, onnx + ":stage=fused", "--ids", "3,5,8,13"}).exit_code, 0);
+  }
+  const std::string llama = testing::data_path("data/onnx/llama-prefill.onnx").string();
+  expect_error(align({llama + ":dim=batch=one", llama}), 2, "found 'dim=batch=one'");
+  expect_error(align({talker + ":dim=batch=1", talker}), 2, "is for ONNX files");
+  const std::string bert = testing::data_path("data/onnx/bert.onnx").string();
+  expect_error(align({bert, bert}), 2, "dim");
 }
 
 // GGUF's Llama has the rows of Q and K in another order.

@@ -38,7 +38,7 @@ class AlignCommand final : public Command {
         "Runs the same tokens through A and B, compares every value both make, and tells where error is born from "
         "where it is only carried: each node of B is run once more on A's values, and what differs then is its own "
         "doing. Exit code 1 where a node is born beyond the threshold.\n\n"
-        "A and B are a GGUF, a Hugging Face folder, or, one of the two, values dumped elsewhere (.npz) or what "
+        "A and B are a GGUF, a Hugging Face folder, an ONNX file that is a decoder, or, one of the two, values dumped elsewhere (.npz) or what "
         "`export --to onnx` wrote, under ONNX Runtime (FOLDER:ort). After a "
         "model's last colon may stand how it is run, in words separated by commas: reference (scalar kernels, float "
         "products, KV cache in f32), exact (float products), isa=NAME, kv=f16, kv=f32, kv=q8_0, stage=NAME "
