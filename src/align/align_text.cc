@@ -1,11 +1,13 @@
 #include "align/align_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "base/utf8.h"
 #include "report/plot.h"
 #include "report/table.h"
 
@@ -18,7 +20,7 @@ std::string decibels(double value) {
   return std::isfinite(value) ? fmt::format("{:.1f}", value) : value > 0 ? "inf" : "-inf";
 }
 
-// JSON has no infinity.
+// JSON has no infinity, and what was not compared has no number.
 json::value finite(double value) { return std::isfinite(value) ? json::value(value) : json::value(nullptr); }
 
 std::string verdict(const Alignment& alignment) {
@@ -36,6 +38,28 @@ std::string logits_text(const Alignment& alignment) {
   if (!alignment.has_logits) return "logits: not in both";
   return fmt::format("logits: KL {} nats, top-1 {:.1f} %, cosine {}", number(alignment.logits.kl),
                      alignment.logits.top1 * 100, cosine_text(alignment.logits.cosine));
+}
+
+std::string hints(const Alignment& alignment) {
+  std::string out;
+  for (const std::size_t number : alignment.born) {
+    const AlignedNode& node = alignment.nodes[number];
+    if (!node.hint.empty()) out += fmt::format("{}: {}\n", node.name, node.hint);
+  }
+  return out;
+}
+
+// A line for each router that chose otherwise.
+std::string routing(const Alignment& alignment) {
+  std::string out;
+  for (const AlignedRouter& router : alignment.routers) {
+    if (router.flipped + router.own == 0) continue;
+    out += fmt::format("{}: other experts for {} of {} tokens", router.name, router.flipped, router.tokens);
+    if (router.own > 0) out += fmt::format(", for {} on {}'s own scores", router.own, "A");
+    out += router.unexplained == 0 ? ", all within the noise of their scores\n"
+                                   : fmt::format(", {} beyond the noise of their scores\n", router.unexplained);
+  }
+  return out;
 }
 
 std::string unpaired(const std::string& label, const std::vector<std::string>& names) {
@@ -152,6 +176,91 @@ Plot by_position(const Alignment& alignment) {
   return plot;
 }
 
+std::string kl_text(const AlignedToken& token) { return token.kl < 0 ? "-" : number(token.kl); }
+std::string top_text(const AlignedToken& token) { return token.kl < 0 ? "-" : token.same_top ? "same" : "other"; }
+std::string born_text(const AlignedToken& token) {
+  return token.born > born_floor ? fmt::format("{} {}", number(token.born), token.born_at) : "-";
+}
+bool differs(const AlignedToken& token) { return token.rel_l2 > 0 || token.kl > 0 || token.born > born_floor; }
+
+// The tokens that differ most; empty: none differs.
+std::string worst_tokens(const Alignment& alignment, std::size_t top) {
+  using Align = Table::Align;
+  const bool several = alignment.by_token.back().sequence > 0;
+  std::vector<Table::Column> columns;
+  if (several) columns.push_back({"sequence", Align::right});
+  columns.insert(columns.end(), {{"at", Align::right}, {"token"}, {"KL", Align::right}, {"top-1"}});
+  columns.push_back({fmt::format("rel L2 of {}", alignment.token_value), Align::right});
+  columns.push_back({"born most"});
+  Table table(columns);
+  std::size_t shown = 0;
+  for (const std::size_t number_of : alignment.worst_tokens) {
+    const AlignedToken& token = alignment.by_token[number_of];
+    if (shown == top || !differs(token)) break;
+    ++shown;
+    std::vector<std::string> row;
+    if (several) row.push_back(fmt::format("{}", token.sequence));
+    row.push_back(fmt::format("{}", token.position));
+    row.push_back(token.text ? fmt::format("{} {}", token.id, printable(*token.text, 24))
+                             : fmt::format("{}", token.id));
+    row.insert(row.end(), {kl_text(token), top_text(token), number(token.rel_l2), born_text(token)});
+    table.row(std::move(row));
+  }
+  return shown == 0 ? "" : fmt::format("Tokens, worst first\n{}\n", table.text());
+}
+
+// Each sequence as it stands, every token on the colour of its error.
+std::string tokens_html(const Alignment& alignment) {
+  constexpr std::size_t most = 4000;
+  std::string out;
+  std::int64_t sequence = -1;
+  for (std::size_t i = 0; i < std::min(most, alignment.by_token.size()); ++i) {
+    const AlignedToken& token = alignment.by_token[i];
+    if (token.sequence != sequence) out += sequence++ < 0 ? "<p class=\"text\">" : "</p>\n<p class=\"text\">";
+    // Line ends are shown, and then are some.
+    std::string text = token.text ? *token.text : fmt::format("{} ", token.id);
+    const bool line = text.ends_with('\n');
+    for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 3) text.replace(at, 1, "\u21b5");
+    const bool dark = token.rel_l2 > 0.01;
+    out += fmt::format(
+        "<span style=\"background:{}{}\" title=\"{} at {}: relative L2 {}, KL {}, top-1 {}, born {}\">{}</span>{}",
+        colour(token.rel_l2), dark ? ";color:#fff" : "", token.id, token.position, number(token.rel_l2), kl_text(token),
+        top_text(token), escaped(born_text(token)), escaped(text), line ? "<br>" : "");
+  }
+  out += "</p>\n";
+  if (alignment.by_token.size() > most)
+    out += fmt::format("<p>and {} tokens more</p>\n", alignment.by_token.size() - most);
+  constexpr std::size_t rows = 40;
+  out +=
+      fmt::format("<table><tr><th>sequence, position<th>token<th>text<th>KL<th>top-1<th>rel. L2 of {}<th>born most\n",
+                  escaped(alignment.token_value));
+  for (std::size_t i = 0; i < std::min(rows, alignment.worst_tokens.size()); ++i) {
+    const AlignedToken& token = alignment.by_token[alignment.worst_tokens[i]];
+    if (!differs(token)) break;
+    out += fmt::format("<tr><td>{}, {}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}\n", token.sequence, token.position, token.id,
+                       token.text ? escaped(printable(*token.text)) : "", kl_text(token), top_text(token),
+                       number(token.rel_l2), escaped(born_text(token)));
+  }
+  return out + "</table>\n";
+}
+
+std::string routing_html(const Alignment& alignment) {
+  std::string rows;
+  for (const AlignedRouter& router : alignment.routers)
+    for (const RouterFlip& flip : router.flips)
+      rows += fmt::format("<tr{}><td>{}<td>{}, {}<td>{}<td>{}<td>{}<td>{}<td>{}\n",
+                          flip.noise_alone ? "" : " class=\"broken\"", escaped(router.name), flip.sequence,
+                          flip.position, flip.token, fmt::join(flip.a, ", "), fmt::join(flip.b, ", "),
+                          flip.margin < 0 ? "-" : number(flip.margin), number(flip.noise));
+  std::string lines;
+  for (const char c : escaped(routing(alignment))) lines += c == '\n' ? std::string("<br>\n") : std::string(1, c);
+  if (lines.empty()) return "";
+  return fmt::format(
+      "<h2>Other experts</h2>\n<p>{}</p>\n<table><tr><th>router<th>sequence, position<th>token<th>only in A<th>only in "
+      "B<th>margin<th>noise\n{}</table>\n",
+      lines, rows);
+}
+
 std::string worst_html(const Alignment& alignment) {
   constexpr std::size_t most = 60;
   std::string out =
@@ -159,14 +268,18 @@ std::string worst_html(const Alignment& alignment) {
       "B<th>saturated\n";
   for (std::size_t i = 0; i < std::min(most, alignment.worst.size()); ++i) {
     const AlignedNode& node = alignment.nodes[alignment.worst[i]];
-    out += fmt::format("<tr{}><td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{} .. {}<td>{} .. {}<td>{:.2f} %\n",
-                       node.broken ? " class=\"broken\"" : "", escaped(node.name), escaped(node.op),
-                       cosine_text(node.free.cosine), number(node.free.rel_l2), number(node.free.max_abs),
-                       decibels(node.free.sqnr_db), node.born ? number(node.born_rel_l2) : "",
-                       node.born ? fmt::format("{}", node.born_position) : "", number(node.a_low), number(node.a_high),
-                       number(node.b_low), number(node.b_high), node.saturated * 100);
+    out += fmt::format(
+        "<tr{}><td{}>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{} .. {}<td>{} .. {}<td>{:.2f} %\n",
+        node.broken ? " class=\"broken\"" : "",
+        node.hint.empty() ? "" : fmt::format(" title=\"{}\"", escaped(node.hint)), escaped(node.name), escaped(node.op),
+        cosine_text(node.free.cosine), number(node.free.rel_l2), number(node.free.max_abs), decibels(node.free.sqnr_db),
+        node.born ? number(node.born_rel_l2) : "", node.born ? fmt::format("{}", node.born_position) : "",
+        number(node.a_low), number(node.a_high), number(node.b_low), number(node.b_high), node.saturated * 100);
   }
   out += "</table>\n";
+  for (const std::size_t number_of : alignment.born)
+    if (const AlignedNode& node = alignment.nodes[number_of]; !node.hint.empty())
+      out += fmt::format("<p>{}: {}</p>\n", escaped(node.name), escaped(node.hint));
   if (alignment.worst.size() > most) out += fmt::format("<p>and {} more</p>\n", alignment.worst.size() - most);
   return out;
 }
@@ -190,11 +303,14 @@ std::string alignment_text(const Alignment& alignment, std::size_t top) {
                decibels(node.free.sqnr_db), node.born ? number(node.born_rel_l2) : "-",
                node.born ? fmt::format("{}", node.born_position) : "-"});
   }
+  constexpr std::size_t few_tokens = 8;
   std::string out = fmt::format("A: {}\nB: {}\n{} tokens, {} values compared\n\n", alignment.a, alignment.b,
                                 alignment.tokens, alignment.nodes.size());
   out += table.text();
   if (shown < alignment.worst.size()) out += fmt::format("and {} more (--top)\n", alignment.worst.size() - shown);
-  out += fmt::format("\n{}{}", unpaired(alignment.a, alignment.a_only), unpaired(alignment.b, alignment.b_only));
+  out += fmt::format("\n{}", worst_tokens(alignment, std::min(top, few_tokens)));
+  out += unpaired(alignment.a, alignment.a_only) + unpaired(alignment.b, alignment.b_only);
+  out += routing(alignment) + hints(alignment);
   return out + fmt::format("{}\n{}\n", logits_text(alignment), verdict(alignment));
 }
 
@@ -208,6 +324,7 @@ json::object alignment_json(const Alignment& alignment) {
     made["max_abs"] = node.free.max_abs;
     made["sqnr_db"] = finite(node.free.sqnr_db);
     made["born"] = node.born;
+    made["hint"] = node.hint.empty() ? json::value(nullptr) : json::value(node.hint);
     made["born_cosine"] = node.born_cosine;
     made["born_rel_l2"] = finite(node.born_rel_l2);
     made["born_position"] = node.born ? json::value(node.born_position) : json::value(nullptr);
@@ -222,15 +339,36 @@ json::object alignment_json(const Alignment& alignment) {
     made["rel_l2_by_position"] = std::move(by_position);
     nodes.push_back(std::move(made));
   }
+  json::array routers;
+  for (const AlignedRouter& router : alignment.routers) {
+    json::array flips;
+    for (const RouterFlip& flip : router.flips)
+      flips.push_back(json::object{{"sequence", flip.sequence},
+                                   {"position", flip.position},
+                                   {"token", flip.token},
+                                   {"experts_a", json::value_from(flip.a)},
+                                   {"experts_b", json::value_from(flip.b)},
+                                   {"margin", flip.margin < 0 ? json::value(nullptr) : json::value(flip.margin)},
+                                   {"noise", finite(flip.noise)},
+                                   {"noise_alone", flip.noise_alone}});
+    routers.push_back(json::object{{"name", router.name},
+                                   {"tokens", router.tokens},
+                                   {"flipped", router.flipped},
+                                   {"own", router.own},
+                                   {"unexplained", router.unexplained},
+                                   {"flips", std::move(flips)}});
+  }
   for (const std::size_t number : alignment.born) born.push_back(json::value(alignment.nodes[number].name));
   json::object object{{"a", alignment.a}, {"b", alignment.b}, {"tokens", alignment.tokens}};
   object["replayed"] = alignment.a_replayed ? "a" : "b";
   object["nodes"] = std::move(nodes);
   object["born"] = std::move(born);
+  object["routers"] = std::move(routers);
   if (alignment.has_logits) {
     json::array by_position;
     for (const float kl : alignment.logits.kl_by_position) by_position.push_back(finite(static_cast<double>(kl)));
-    object["logits"] = json::object{{"kl", finite(alignment.logits.kl)},
+    object["logits"] = json::object{{"tokens", alignment.logits.tokens},
+                                    {"kl", finite(alignment.logits.kl)},
                                     {"top1", alignment.logits.top1},
                                     {"cosine", alignment.logits.cosine},
                                     {"kl_by_position", std::move(by_position)}};
@@ -239,6 +377,19 @@ json::object alignment_json(const Alignment& alignment) {
   }
   object["only_in_a"] = json::value_from(alignment.a_only);
   object["only_in_b"] = json::value_from(alignment.b_only);
+  object["token_value"] = alignment.token_value;
+  json::array by_token;
+  for (const AlignedToken& token : alignment.by_token) {
+    json::object made{{"sequence", token.sequence}, {"position", token.position}, {"token", token.id}};
+    made["text"] = token.text ? json::value(*token.text) : json::value(nullptr);
+    made["rel_l2"] = finite(token.rel_l2);
+    made["kl"] = token.kl < 0 ? json::value(nullptr) : finite(token.kl);
+    made["same_top"] = token.kl < 0 ? json::value(nullptr) : json::value(token.same_top);
+    made["born"] = finite(token.born);
+    made["born_at"] = token.born_at.empty() ? json::value(nullptr) : json::value(token.born_at);
+    by_token.push_back(std::move(made));
+  }
+  object["by_token"] = std::move(by_token);
   object["threshold_cosine"] = alignment.cosine;
   object["passed"] = alignment.passed;
   return object;
@@ -251,7 +402,8 @@ std::string alignment_html(const Alignment& alignment) {
       "table{border-collapse:collapse;font-size:13px}td,th{padding:2px 10px;text-align:right;border-bottom:1px solid "
       "#d8dee4}\n"
       "td:first-child,th:first-child,td:nth-child(2),th:nth-child(2){text-align:left}\n"
-      ".broken td:first-child{color:#d1242f;font-weight:bold}.key{font-size:12px}.wide{overflow-x:auto}\n"
+      ".broken td:first-child{color:#d1242f;font-weight:bold}.key{font-size:12px}.text{line-height:1.7}.text "
+      "span{white-space:pre-wrap}.wide{overflow-x:auto}\n"
       "</style></head><body>\n";
   out += fmt::format("<h1>{}</h1>\n<p>A: {}<br>B: {}<br>{} tokens, {} values compared<br>{}</p>\n",
                      escaped(verdict(alignment)), escaped(alignment.a), escaped(alignment.b), alignment.tokens,
@@ -266,6 +418,9 @@ std::string alignment_html(const Alignment& alignment) {
   out += fmt::format("<h2>What is carried</h2>\n<p>Both run freely.</p>\n<div class=\"wide\">{}</div>\n",
                      heat_map(alignment, false));
   out += fmt::format("<h2>Curves</h2>\n{}\n{}\n", svg(by_depth(alignment)), svg(by_position(alignment)));
+  out += fmt::format("<h2>Tokens</h2>\n<p>On the colour of the relative L2 of {}, both run freely.</p>\n{}",
+                     escaped(alignment.token_value), tokens_html(alignment));
+  out += routing_html(alignment);
   out += fmt::format("<h2>Nodes, worst first</h2>\n{}</body></html>\n", worst_html(alignment));
   return out;
 }

@@ -37,6 +37,7 @@ class DumpSource final : public Source {
   [[nodiscard]] std::span<const SourceNode> nodes() const override { return nodes_; }
   [[nodiscard]] std::int64_t vocab() const override { return 0; }
   [[nodiscard]] std::int64_t longest() const override { return rows_; }
+  [[nodiscard]] std::int64_t rows() const override { return rows_; }
   [[nodiscard]] bool replays() const override { return false; }
 
   Result<void> run(std::span<const std::int32_t> ids, std::int64_t first, Lane, const Visit& visit) override {
@@ -45,7 +46,7 @@ class DumpSource final : public Source {
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       row_.resize(static_cast<std::size_t>(rows * nodes_[i].cols));
       arrays_[i]->floats_at(first * nodes_[i].cols, row_);
-      visit(nodes_[i].name, rows, nodes_[i].cols, row_.data());
+      visit.values(nodes_[i].name, rows, nodes_[i].cols, row_.data());
     }
     return {};
   }

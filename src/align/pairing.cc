@@ -6,6 +6,7 @@
 #include <array>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 namespace knapsack {
@@ -46,6 +47,42 @@ std::vector<std::int32_t> inverse(const std::vector<std::int32_t>& order) {
   std::vector<std::int32_t> out(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) out[static_cast<std::size_t>(order[i])] = static_cast<std::int32_t>(i);
   return out;
+}
+
+// Whether it is a further output of a node: NAME.1.
+bool further(std::string_view name) {
+  const auto last = name.find_last_not_of("0123456789");
+  return last != std::string_view::npos && last + 1 < name.size() && name[last] == '.';
+}
+
+// A value taken apart, as decompositions and exports have it, is the first output of the last of its parts,
+// `NAME/PART`; where that has other columns it comes about elsewhere. Takes what it pairs out of the names of one side
+// alone.
+void pair_parts(const Source& a, const Source& b, Pairing& pairing) {
+  const auto pair_up = [&](const Source& whole, std::vector<std::string>& wholes, const Source& apart,
+                           std::vector<std::string>& parts, bool a_is_whole) {
+    const Names whole_names = numbered(whole), part_names = numbered(apart);
+    std::map<std::string, std::size_t, std::less<>> last;  // by the name of the whole
+    for (const std::string& name : parts)
+      if (const auto slash = name.find('/'); slash != std::string::npos && slash > 0 && !further(name))
+        last[name.substr(0, slash)] = part_names.at(name);
+    std::set<std::string, std::less<>> paired;
+    for (const std::string& name : wholes) {
+      const auto part = last.find(name);
+      if (part == last.end()) continue;
+      const std::size_t at = whole_names.at(name);
+      const SourceNode& made = apart.nodes()[part->second];
+      if (made.cols != whole.nodes()[at].cols) continue;
+      pairing.pairs.push_back({.a = a_is_whole ? at : part->second, .b = a_is_whole ? part->second : at});
+      paired.insert(name);
+      paired.insert(made.name);
+    }
+    for (auto* names : {&wholes, &parts})
+      std::erase_if(*names, [&](const std::string& name) { return paired.contains(name); });
+  };
+  pair_up(a, pairing.a_only, b, pairing.b_only, true);
+  pair_up(b, pairing.b_only, a, pairing.a_only, false);
+  std::sort(pairing.pairs.begin(), pairing.pairs.end(), [](const Pair& x, const Pair& y) { return x.b < y.b; });
 }
 
 void find_orders(const Source& a, const Source& b, Pairing& pairing) {
@@ -134,6 +171,7 @@ Result<Pairing> pair_values(const Source& a, const Source& b) {
   }
   for (std::size_t j = 0; j < a.nodes().size(); ++j)
     if (!b_of.contains(j)) pairing.a_only.push_back(a.nodes()[j].name);
+  pair_parts(a, b, pairing);
   find_orders(a, b, pairing);
   return pairing;
 }

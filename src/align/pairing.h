@@ -1,5 +1,5 @@
-// Which values of two sources are the same one: by name, through the names other programs have for it, and through the
-// order of columns where that differs. Not for comparing them: align.h.
+// Which values of two sources are the same one: by name, through the names other programs have for it, through what
+// it was taken apart into, and through the order of columns where that differs. Not for comparing them: align.h.
 #pragma once
 
 #include <map>

@@ -31,6 +31,7 @@ constexpr Variable variables[] = {
     {"KNAPSACK_ISA", "which kernels to use: `scalar`, `avx2`, ... (default: the fastest the processor has)"},
     {"KNAPSACK_CHOICES", "a table of how kernels go about it (`tune`); empty: what is built in"},
     {"NO_COLOR", "when set, no colours even on a terminal"},
+    {"KNAPSACK_PYTHON", "the Python that runs ONNX Runtime for `align` (default: `python3`)"},
     {"KNAPSACK_HISTORY", "where `chat` keeps its history; empty: nowhere"},
 };
 

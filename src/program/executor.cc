@@ -295,6 +295,8 @@ void Executor::tap(const Bound& bound) const {
     const Operand& value = bound.out[i];
     if (slot.kind == SlotKind::activation && slot.dtype == DType::F32)
       tap_(slot.name, value.rows, value.cols, value.f32());
+    if (choice_tap_ && bound.op->op == Op::router && slot.dtype == DType::I32)
+      choice_tap_(slot.name, value.rows, value.cols, value.i32());
   }
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -28,6 +29,8 @@ struct Step {
 // Called after the op that makes `name`, with its value [rows, cols] (valid only during the call). Float activations
 // only: not the ids, not the router's choice. What it writes there is what the ops after read.
 using Tap = std::function<void(std::string_view name, std::int64_t rows, std::int64_t cols, float* data)>;
+// The same of a router's choice: experts by number, [rows, top_k]. What is written there must be experts that it has.
+using ChoiceTap = std::function<void(std::string_view name, std::int64_t rows, std::int64_t cols, std::int32_t* data)>;
 
 class Executor {
  public:
@@ -46,7 +49,10 @@ class Executor {
   // Output `index` (Program::outputs), valid until the next run.
   [[nodiscard]] std::span<const std::byte> output(std::size_t index) const;
   // With a tap, ops run one by one: the same bits, slower.
-  void set_tap(Tap tap) { tap_ = std::move(tap); }
+  void set_tap(Tap tap, ChoiceTap choices = {}) {
+    tap_ = std::move(tap);
+    choice_tap_ = std::move(choices);
+  }
   // Adds to it (borrowed) what each op takes, until another one or null is set.
   void set_profile(Profile* profile);
   [[nodiscard]] const Program& program() const { return *program_; }
@@ -77,6 +83,7 @@ class Executor {
   const KvCache* kv_ = nullptr;
   std::int64_t tokens_ = 0, selected_ = 0;  // rows the operands are set to
   Tap tap_;
+  ChoiceTap choice_tap_;
   Profile* profile_ = nullptr;
 };
 

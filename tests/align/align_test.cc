@@ -7,46 +7,13 @@
 
 #include "align/align_text.h"
 #include "align/dump_source.h"
-#include "align/graph_source.h"
+#include "align/golden_graph.h"
 #include "align/pairing.h"
 #include "align/plant.h"
-#include "import/golden.h"
 #include "support/npz.h"
 
 namespace knapsack::testing {
 namespace {
-
-constexpr std::int64_t longest = 64;
-
-struct GoldenGraph {
-  Graph graph;
-  std::vector<std::int32_t> ids;
-};
-GoldenGraph golden_graph(const std::string& model) {
-  Golden golden = load_golden(model);
-  auto imported = import_model(golden.folder.string(), {.ctx = longest});
-  if (!imported) throw std::runtime_error(imported.error().message);
-  return {std::move(imported->graph), golden.ids_a};
-}
-
-std::unique_ptr<Source> source(const Graph& graph, const std::string& label, std::int64_t rows = longest,
-                               DType kv = DType::F32) {
-  const auto valid = verify(graph);
-  if (!valid) throw std::runtime_error(valid.error().message);
-  return graph_source(graph, {.label = label, .kv = kv, .ctx = longest, .rows = rows}).value();
-}
-
-std::vector<std::string> born(const Alignment& alignment) {
-  std::vector<std::string> names;
-  for (const std::size_t number : alignment.born) names.push_back(alignment.nodes[number].name);
-  return names;
-}
-
-const AlignedNode& node(const Alignment& alignment, std::string_view name) {
-  for (const AlignedNode& each : alignment.nodes)
-    if (each.name == name) return each;
-  throw std::runtime_error(fmt::format("no node {}", name));
-}
 
 // A fault: in which nodes of which model, and what is done to them.
 struct Case {
@@ -212,7 +179,6 @@ const std::string context = "layers.1.attn.context";
 Alignment planted_attention(Wrong wrong) {
   return planted("qwen2-tied-gqa", context, [&](const Graph& graph) { return attention(graph, "layers.1", wrong); });
 }
-using Names = std::vector<std::string>;
 using testing::Npz;
 
 TEST(PlantedInKernel, AttentionWrittenOutAnewIsNoFault) {
@@ -268,6 +234,34 @@ TEST(PlantedInKernel, SquareLost) {
   EXPECT_EQ(born(found), Names{name});
   EXPECT_FALSE(found.passed);  // its cosine is 1: the length tells
   EXPECT_GT(node(found, name).born_cosine, 0.999);
+}
+
+// One token is off, of the second sequence: it alone is named, with the node.
+TEST(Align, TheTokenThatIsOffIsNamed) {
+  const auto [graph, ids] = golden_graph("qwen2-tied-gqa");
+  const std::vector<std::int32_t> few(ids.begin(), ids.begin() + 9);
+  const std::string name = "layers.2.mlp.up_proj";  // no token after it reads what it makes
+  Planted b(source(graph, "B"), name, [&](const Values&, std::int64_t rows, std::int64_t cols, float* data) {
+    if (rows != std::ssize(few)) return;
+    for (std::int64_t i = 0; i < cols; ++i) data[7 * cols + i] *= 2;
+  });
+  const auto found = align(*source(graph, "A"), b, {ids, few}, {}).value();
+  EXPECT_EQ(born(found), Names{name});
+  ASSERT_EQ(found.by_token.size(), ids.size() + few.size());
+  EXPECT_EQ(found.token_value, "logits");
+  const std::size_t off = ids.size() + 7;
+  EXPECT_EQ(found.worst_tokens.front(), off);
+  for (std::size_t i = 0; i < found.by_token.size(); ++i) {
+    const AlignedToken& token = found.by_token[i];
+    EXPECT_EQ(token.sequence, i < ids.size() ? 0 : 1);
+    EXPECT_EQ(token.id, i < ids.size() ? ids[i] : few[i - ids.size()]);
+    EXPECT_EQ(token.rel_l2 > 0, i == off) << i;
+    EXPECT_EQ(token.kl > 0, i == off) << i;
+    EXPECT_EQ(token.born_at, i == off ? name : "") << i;
+  }
+  const std::string text = alignment_text(found, 3);
+  EXPECT_NE(text.find(fmt::format("\n       1   7  {} ", few[7])), std::string::npos) << text;
+  EXPECT_EQ(alignment_json(found).at("by_token").as_array().at(off).as_object().at("born_at").as_string(), name);
 }
 
 TEST(Align, ValuesThatAreNoNumbersAreAnInfiniteError) {
@@ -379,12 +373,13 @@ TEST(AlignDump, IsReplayedByTheModelItIsComparedWith) {
         {"layers.1.mlp_norm", "model.layers.1.post_attention_layernorm"},
         {"layers.1.out", "model.layers.1"},
         {"logits", "lm_head"}};
-    ASSERT_TRUE(source(made, "dumped")
-                    ->run(ids, 0, Lane::free,
-                          [&](std::string_view name, std::int64_t rows, std::int64_t cols, const float* data) {
-                            if (const auto at = theirs.find(name); at != theirs.end())
-                              npz.floats(at->second, rows, {data, data + rows * cols});
-                          }));
+    ASSERT_TRUE(
+        source(made, "dumped")
+            ->run(ids, 0, Lane::free,
+                  {.values = [&](std::string_view name, std::int64_t rows, std::int64_t cols, const float* data) {
+                    if (const auto at = theirs.find(name); at != theirs.end())
+                      npz.floats(at->second, rows, {data, data + rows * cols});
+                  }}));
     std::string bytes;
     const auto dump = dump_of(npz, bytes);
     ASSERT_TRUE(dump) << dump.error().message;

@@ -74,16 +74,19 @@ class Planted final : public Source {
       : inner_(std::move(inner)), node_(std::move(node)), fault_(std::move(fault)) {}
   [[nodiscard]] const std::string& label() const override { return inner_->label(); }
   [[nodiscard]] std::span<const SourceNode> nodes() const override { return inner_->nodes(); }
+  [[nodiscard]] std::span<const SourceChoice> choices() const override { return inner_->choices(); }
   [[nodiscard]] std::int64_t vocab() const override { return inner_->vocab(); }
   [[nodiscard]] std::int64_t longest() const override { return inner_->longest(); }
+  [[nodiscard]] std::int64_t rows() const override { return inner_->rows(); }
   [[nodiscard]] bool replays() const override { return true; }
   Result<void> run(std::span<const std::int32_t> ids, std::int64_t first, Lane lane, const Visit& visit) override {
     Values values;
-    return inner_->run(ids, first, lane, [&](std::string_view name, std::int64_t rows, std::int64_t cols, float* data) {
+    const auto change = [&](std::string_view name, std::int64_t rows, std::int64_t cols, float* data) {
       if (name == node_) fault_(values, rows, cols, data);
-      visit(name, rows, cols, data);
+      visit.values(name, rows, cols, data);
       values[std::string(name)] = {data, data + rows * cols};
-    });
+    };
+    return inner_->run(ids, first, lane, {.values = change, .choices = visit.choices});
   }
 
  private:

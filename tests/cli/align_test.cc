@@ -2,15 +2,18 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
 
-#include "base/json.h"
+#include "support/command.h"
 #include "support/support.h"
 
 namespace knapsack {
 namespace {
 
 using testing::binary;
+using testing::expect_error;
+using testing::object_of;
 using testing::run;
 using testing::TempDir;
 
@@ -22,32 +25,20 @@ testing::CommandResult align(std::vector<std::string> words, const std::string& 
   return run(words, input);
 }
 
-json::object object_of(const testing::CommandResult& result) {
-  auto parsed = parse_json_object(result.out, "stdout");
-  EXPECT_TRUE(parsed) << result.out << result.err;
-  return parsed ? *parsed : json::object();
-}
-
-void expect_error(const testing::CommandResult& result, int code, const std::string& part) {
-  EXPECT_EQ(result.exit_code, code) << result.err;
-  EXPECT_EQ(result.out, "");
-  EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
-}
-
 TEST(Align, AModelWithItself) {
   const auto result = align({talker, talker, "--json"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   const auto object = object_of(result);
-  for (const char* key : {"a", "b", "tokens", "replayed", "nodes", "born", "logits", "only_in_a", "only_in_b",
-                          "threshold_cosine", "passed"})
+  for (const char* key : {"a", "b", "tokens", "replayed", "nodes", "born", "routers", "by_token", "token_value",
+                          "logits", "only_in_a", "only_in_b", "threshold_cosine", "passed"})
     EXPECT_TRUE(object.contains(key)) << key;
   EXPECT_TRUE(object.at("passed").as_bool());
   EXPECT_TRUE(object.at("born").as_array().empty());
   EXPECT_GT(object.at("tokens").as_int64(), 20);
   const auto& node = object.at("nodes").as_array().at(0).as_object();
-  for (const char* key :
-       {"name", "op", "layer", "cosine", "rel_l2", "max_abs", "sqnr_db", "born", "born_cosine", "born_rel_l2",
-        "born_position", "born_token", "broken", "range_a", "range_b", "saturated", "not_finite", "rel_l2_by_position"})
+  for (const char* key : {"name", "op", "layer", "cosine", "rel_l2", "max_abs", "sqnr_db", "born", "born_cosine",
+                          "born_rel_l2", "born_position", "born_token", "broken", "range_a", "range_b", "saturated",
+                          "not_finite", "rel_l2_by_position", "hint"})
     EXPECT_TRUE(node.contains(key)) << key;
   EXPECT_EQ(node.at("name").as_string(), "embed");
   EXPECT_EQ(object.at("logits").as_object().at("kl").to_number<double>(), 0);
@@ -67,6 +58,119 @@ TEST(Align, HowEachIsRunStandsAfterTheColon) {
   const std::string colon = folder.file("a:exact");
   std::filesystem::create_directory_symlink(talker, colon);
   EXPECT_EQ(align({colon, colon + ":exact", "--ids", "1,2"}).exit_code, 0);
+}
+
+// Which tokens are far off, with their text where someone has a tokenizer.
+TEST(Align, ErrorByToken) {
+  const auto result = align({talker + ":reference", talker + ":kv=f16", "--prompts", "-"}, "hello there\nand more\n");
+  EXPECT_NE(result.out.find("Tokens, worst first"), std::string::npos) << result.out;
+  const auto object = object_of(
+      align({talker + ":reference", talker + ":kv=f16", "--prompts", "-", "--json"}, "hello there\nand more\n"));
+  EXPECT_EQ(object.at("token_value").as_string(), "logits");
+  const auto& tokens = object.at("by_token").as_array();
+  ASSERT_EQ(static_cast<std::int64_t>(tokens.size()), object.at("tokens").as_int64());
+  std::array<std::string, 2> texts;
+  double worst = 0, kl = 0;
+  for (const auto& each : tokens) {
+    const auto& token = each.as_object();
+    const auto sequence = static_cast<std::size_t>(token.at("sequence").as_int64());
+    texts.at(sequence) += std::string_view(token.at("text").as_string());
+    worst = std::max(worst, token.at("rel_l2").to_number<double>());
+    kl += token.at("kl").to_number<double>();
+  }
+  EXPECT_EQ(texts[0], "hello there");
+  EXPECT_EQ(texts[1], "and more");
+  EXPECT_GT(worst, 1e-6);
+  EXPECT_NEAR(kl / static_cast<double>(tokens.size()), object.at("logits").as_object().at("kl").to_number<double>(),
+              1e-9);
+  EXPECT_TRUE(object_of(align({mute, mute, "--json"})).at("by_token").as_array()[0].as_object().at("text").is_null());
+}
+
+// What passes make of a model is the model.
+TEST(Align, AStageBesideTheModel) {
+  for (const char* name : {"qwen2-tied-gqa", "llama-llama3rope", "gemma3-text", "qwen3-moe", "deepseek-v2-lite"}) {
+    const std::string model = testing::data_path(fmt::format("golden/{}", name)).string();
+    for (const char* stage :
+         {"canonical", "static", "fused", "primitive", "fused,tokens=16", "fused,without=merge-linears"}) {
+      SCOPED_TRACE(fmt::format("{} {}", name, stage));
+      const auto result = align({model + ":reference", fmt::format("{}:reference,stage={}", model, stage), "--ids",
+                                 "3,5,8,13,21,34,55,89,14,23,2,3,5,7,11,13,17,19,23,29", "--json"});
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+      const auto object = object_of(result);
+      EXPECT_TRUE(object.at("born").as_array().empty()) << result.out.substr(0, 2000);
+      EXPECT_GT(object.at("logits").as_object().at("tokens").as_int64(), 1);
+      EXPECT_GT(object.at("nodes").as_array().size(), 15);
+    }
+    EXPECT_EQ(align({model, model + ":stage=fused"}).exit_code, 0);
+  }
+  // Left out is left out: the parts of a product that was not merged are products.
+  const auto apart = object_of(align({talker, talker + ":without=merge-linears", "--ids", "1,2", "--json"}));
+  for (const auto& name : apart.at("only_in_b").as_array())
+    EXPECT_EQ(std::string_view(name.as_string()).find('+'), std::string_view::npos) << name.as_string();
+  expect_error(align({talker, talker + ":stage=fusd"}), 2, "did you mean fused?");
+  expect_error(align({talker, talker + ":without=merge-linear"}), 2, "'merge-linear' is no pass");
+  expect_error(align({talker, talker + ":stage=primitive,without=drop-dead"}), 2, "no pass leads to");
+  expect_error(align({talker, talker + ":tokens=0"}), 2, "found 'tokens=0'");
+}
+
+// What a Python that stands for ONNX Runtime says and does: each way that goes wrong is told. With the real one:
+// tests/align/onnx_test.py.
+TEST(Align, OnnxRuntimesFaultsAreTold) {
+  TempDir folder;
+  const std::string exported = folder.file("export");
+  ASSERT_EQ(run({binary(), "export", talker, "-o", exported, "--ctx", "32", "--chunk", "16"}).exit_code, 0);
+  const auto with = [&](const std::string& program, const std::string& limit = "60") {
+    const std::string python = folder.file("python");
+    testing::write_file(python, "#!/bin/sh\n" + program);
+    std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+    return align({talker, exported + ":ort", "--ids", "1,2", "--python", python, "--time-limit", limit});
+  };
+  const std::string ask = "read -r line\n";
+  expect_error(with(ask + "echo '{\"missing\": \"No module named onnx\"}'"), 4,
+               "python -m pip install numpy onnx onnxruntime`");
+  expect_error(with("echo bad luck >&2\nexit 9"), 3, "ended with exit code 9; its standard error: bad luck");
+  expect_error(with(ask + "echo '{\"error\": \"no such operator\"}'"), 3, "ONNX Runtime: no such operator");
+  expect_error(with(ask + "echo hello"), 3, "the answer of");
+  expect_error(with(ask + "echo '{}'"), 3, "vocab");
+  expect_error(with("exec sleep 600", "1"), 5, "took longer than 1 s and was ended");
+  const std::string about =
+      ask +
+      "echo '{\"vocab\": 512, \"ctx\": 32, \"chunk\": 16, \"version\": \"0\", \"nodes\": [{\"name\": \"embed\", "
+      "\"op\": \"Gather\", \"cols\": 64, \"inputs\": []}]}'\n" +
+      ask + "echo '{}'\n";
+  expect_error(with(about + ask + "echo '{\"npz\": \"/nowhere/at.npz\"}'"), 3, "/nowhere/at.npz");
+  const std::string others = testing::data_path("data/align/qwen2-tied-gqa.npz").string();
+  expect_error(with(about + ask + "echo '{\"npz\": \"" + others + "\"}'"), 3,
+               "no value that both have was made by both");
+  expect_error(with(about + ask + "kill -9 $$"), 3, "was ended by signal 9");
+  expect_error(align({talker, exported + ":ort", "--python", folder.file("none")}), 2, "No such file");
+  expect_error(align({talker, talker + ":ort"}), 3, "expected a folder with decode.onnx");
+  expect_error(align({exported + ":ort", exported + ":ort"}), 2, "both dumps or ONNX exports");
+  expect_error(align({talker, exported + ":ort,exact"}), 2, "expected no words beside ort");
+}
+
+// A decoder out of an ONNX file, run by this program.
+TEST(Align, AnOnnxFileBesideItsModel) {
+  TempDir folder;
+  for (const char* name : {"qwen2-tied-gqa", "gemma3-text", "mistral-window"}) {
+    SCOPED_TRACE(name);
+    const std::string model = testing::data_path(fmt::format("golden/{}", name)).string();
+    const std::string exported = folder.file(name);
+    ASSERT_EQ(run({binary(), "export", model, "-o", exported, "--ctx", "64", "--chunk", "16"}).exit_code, 0);
+    const std::string onnx = exported + "/prefill.onnx";
+    const auto result = align({model + ":reference", onnx + ":reference", "--ids", "3,5,8,13,21,34,55,89,14,2", "--json"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const auto object = object_of(result);
+    EXPECT_TRUE(object.at("born").as_array().empty()) << result.out.substr(0, 2000);
+    EXPECT_EQ(object.at("logits").as_object().at("tokens").as_int64(), 10);
+    EXPECT_GT(object.at("nodes").as_array().size(), 20);
+    EXPECT_EQ(align({onnx, onnx + ":stage=fused", "--ids", "3,5,8,13"}).exit_code, 0);
+  }
+  const std::string llama = testing::data_path("data/onnx/llama-prefill.onnx").string();
+  expect_error(align({llama + ":dim=batch=one", llama}), 2, "found 'dim=batch=one'");
+  expect_error(align({talker + ":dim=batch=1", talker}), 2, "is for ONNX files");
+  const std::string bert = testing::data_path("data/onnx/bert.onnx").string();
+  expect_error(align({bert, bert}), 2, "dim");
 }
 
 // GGUF's Llama has the rows of Q and K in another order.

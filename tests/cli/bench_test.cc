@@ -5,24 +5,19 @@
 
 #include "base/json.h"
 #include "kernels/choices.h"
+#include "support/command.h"
 #include "support/support.h"
 
 namespace knapsack {
 namespace {
 
 using testing::binary;
+using testing::object_of_success;
 using testing::run;
 
 testing::CommandResult knapsack(std::vector<std::string> words, const std::vector<std::string>& env = {}) {
   words.insert(words.begin(), binary());
   return run(words, "", env);
-}
-
-json::object object_of(const testing::CommandResult& result) {
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  auto parsed = parse_json_object(result.out, "stdout");
-  EXPECT_TRUE(parsed) << result.out << result.err;
-  return parsed ? *parsed : json::object();
 }
 
 void expect_machine(const json::object& machine) {
@@ -46,12 +41,12 @@ void expect_machine(const json::object& machine) {
 TEST(Devices, MeasureJson) {
   const testing::TempDir own;
   const std::vector<std::string> folder{"KNAPSACK_DEVICES=" + own.file("new/folder")};
-  const auto profile = object_of(knapsack({"devices", "measure", "--seconds", "0.001", "-t", "2", "--json"}, folder));
+  const auto profile = object_of_success(knapsack({"devices", "measure", "--seconds", "0.001", "-t", "2", "--json"}, folder));
   EXPECT_EQ(profile.at("id").as_string(), "host");
   EXPECT_GT(profile.at("memory").at("bandwidth_gb_per_s").at("sustained").at("value").to_number<double>(), 0);
   // It is kept, as the device `host`, and a profile that has no fault.
-  EXPECT_EQ(object_of(knapsack({"devices", "show", "host", "--json"}, folder)), profile);
-  EXPECT_EQ(object_of(knapsack({"devices", "check", own.file("new/folder/host.json"), "--json"}, folder)).at("valid"),
+  EXPECT_EQ(object_of_success(knapsack({"devices", "show", "host", "--json"}, folder)), profile);
+  EXPECT_EQ(object_of_success(knapsack({"devices", "check", own.file("new/folder/host.json"), "--json"}, folder)).at("valid"),
             true);
   const auto& machine = profile.at("machine").as_object();
   expect_machine(machine);
@@ -105,7 +100,7 @@ TEST(Tune, WritesATableThatOtherCommandsRead) {
   if (supported_isas().size() == 1) GTEST_SKIP() << "scalar has nothing to choose";
   const testing::TempDir folder;
   const std::string file = folder.file("choices");
-  const auto object = object_of(knapsack({"tune", "--isa", std::string(isa_name(supported_isas()[1])), "--time",
+  const auto object = object_of_success(knapsack({"tune", "--isa", std::string(isa_name(supported_isas()[1])), "--time",
                                           "0.001", "-t", "2", "--json", "-o", file}));
   EXPECT_EQ(object.at("output").as_string(), file);
   EXPECT_FALSE(object.at("choices").as_array().empty());
@@ -154,8 +149,8 @@ TEST(Choices, OfAFileAreSaidAndABrokenOneIsAnError) {
   const std::vector<std::string> words{binary(), "bench",          model,   "-r",    "1", "-p", "4", "-n",
                                        "0",      "--peak-seconds", "0.001", "--json"};
   testing::write_file(file, "* * many vectors 1\n");
-  EXPECT_EQ(object_of(run(words, "", {"KNAPSACK_CHOICES=" + file})).at("choices").as_string(), file);
-  EXPECT_TRUE(object_of(run(words, "", {"KNAPSACK_CHOICES="})).at("choices").is_null());
+  EXPECT_EQ(object_of_success(run(words, "", {"KNAPSACK_CHOICES=" + file})).at("choices").as_string(), file);
+  EXPECT_TRUE(object_of_success(run(words, "", {"KNAPSACK_CHOICES="})).at("choices").is_null());
   testing::write_file(file, "* * many vectors 9\n");
   for (const auto& broken : {words, std::vector<std::string>{binary(), "run", model, "-n", "1", "--ids", "1"}}) {
     const auto result = run(broken, "", {"KNAPSACK_CHOICES=" + file});
@@ -193,7 +188,7 @@ std::vector<Case> cases_of(const json::object& object) {
 }
 
 TEST(Bench, JsonHasEveryCase) {
-  const auto object = object_of(bench({"-p", "40", "-n", "3", "-d", "0,20", "-t", "1,2", "--json"}));
+  const auto object = object_of_success(bench({"-p", "40", "-n", "3", "-d", "0,20", "-t", "1,2", "--json"}));
   std::vector<Case> wanted;
   for (const int threads : {1, 2})
     for (const int depth : {0, 20}) {
@@ -208,7 +203,7 @@ TEST(Bench, JsonHasEveryCase) {
 }
 
 TEST(Bench, KernelsShareTheTime) {
-  const auto object = object_of(bench({"-p", "40", "-n", "3", "--json"}));
+  const auto object = object_of_success(bench({"-p", "40", "-n", "3", "--json"}));
   std::map<std::string, double> shares;
   for (const auto& kernel : object.at("kernels").as_array()) {
     shares[std::string(kernel.at("kind").as_string())] += kernel.at("share").to_number<double>();
@@ -224,14 +219,14 @@ TEST(Bench, KernelsShareTheTime) {
 TEST(Bench, EitherHalfMayBeLeftOut) {
   for (const auto& kind : {"prefill", "decode"}) {
     const bool prefill = std::string_view(kind) == "prefill";
-    const auto cases = cases_of(object_of(bench({"-p", prefill ? "9" : "0", "-n", prefill ? "0" : "2", "--json"})));
+    const auto cases = cases_of(object_of_success(bench({"-p", prefill ? "9" : "0", "-n", prefill ? "0" : "2", "--json"})));
     ASSERT_EQ(cases.size(), 1U) << kind;
     EXPECT_EQ(cases[0].kind, kind);
   }
 }
 
 TEST(Bench, ListsOfLengths) {
-  const auto object = object_of(bench({"-p", "4,9", "-n", "0,2,3", "-t", "1", "--json"}));
+  const auto object = object_of_success(bench({"-p", "4,9", "-n", "0,2,3", "-t", "1", "--json"}));
   EXPECT_EQ(cases_of(object),
             (std::vector<Case>{
                 {"prefill", 4, 0, 0, 1}, {"prefill", 9, 0, 0, 1}, {"decode", 0, 2, 0, 1}, {"decode", 0, 3, 0, 1}}));
@@ -243,7 +238,7 @@ TEST(Bench, ListsOfLengths) {
 
 TEST(Bench, OptionsAreTaken) {
   const auto object =
-      object_of(bench({"-p", "0", "-n", "2", "-b", "20", "--kv", "f32", "--isa", "scalar", "--exact", "--json"}));
+      object_of_success(bench({"-p", "0", "-n", "2", "-b", "20", "--kv", "f32", "--isa", "scalar", "--exact", "--json"}));
   EXPECT_EQ(object.at("batch").as_int64(), 20);
   EXPECT_EQ(object.at("kv").as_string(), "f32");
   EXPECT_EQ(object.at("isa").as_string(), "scalar");

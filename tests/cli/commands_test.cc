@@ -4,12 +4,14 @@
 #include <cstring>
 
 #include "base/json.h"
+#include "support/command.h"
 #include "support/support.h"
 
 namespace knapsack {
 namespace {
 
 using testing::binary;
+using testing::object_of;
 using testing::run;
 using testing::TempDir;
 
@@ -20,12 +22,6 @@ testing::CommandResult knapsack(std::vector<std::string> words, const std::strin
                                 const std::vector<std::string>& env = {}) {
   words.insert(words.begin(), binary());
   return run(words, input, env);
-}
-
-json::object object_of(const testing::CommandResult& result) {
-  auto parsed = parse_json_object(result.out, "stdout");
-  EXPECT_TRUE(parsed) << result.out << result.err;
-  return parsed ? *parsed : json::object();
 }
 
 bool one_error_line(const std::string& text) {

@@ -2,10 +2,13 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "support/command.h"
 #include "support/support.h"
 
 namespace knapsack {
 namespace {
+
+using testing::object_of;
 
 using testing::TempDir;
 using testing::write_file;
@@ -14,12 +17,6 @@ using testing::write_file;
 testing::CommandResult devices(std::vector<std::string> words, const std::string& folder = "") {
   words.insert(words.begin(), {testing::binary(), "devices"});
   return testing::run(words, "", {"KNAPSACK_DEVICES=" + folder});
-}
-
-json::object object_of(const testing::CommandResult& result) {
-  auto parsed = parse_json_object(result.out, "stdout");
-  EXPECT_TRUE(parsed) << result.out << result.err;
-  return parsed ? *parsed : json::object();
 }
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }

@@ -8,12 +8,15 @@
 #include <set>
 
 #include "base/json.h"
+#include "support/command.h"
 #include "support/support.h"
 
 namespace knapsack {
 namespace {
 
 using testing::binary;
+using testing::expect_error;
+using testing::object_of;
 using testing::run;
 using testing::TempDir;
 
@@ -22,18 +25,6 @@ const std::string model = testing::data_path("golden/qwen2-tied-gqa").string();
 testing::CommandResult graph(std::vector<std::string> words) {
   words.insert(words.begin(), {binary(), "graph"});
   return run(words);
-}
-
-json::object object_of(const testing::CommandResult& result) {
-  auto parsed = parse_json_object(result.out, "stdout");
-  EXPECT_TRUE(parsed) << result.out << result.err;
-  return parsed ? *parsed : json::object();
-}
-
-void expect_error(const testing::CommandResult& result, int code, const std::string& part) {
-  EXPECT_EQ(result.exit_code, code) << result.err;
-  EXPECT_EQ(result.out, "");
-  EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
 }
 
 const json::object& named(const json::object& object, const char* list, const std::string& name) {

@@ -2,13 +2,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "base/json.h"
+#include "support/command.h"
 #include "support/support.h"
 
 namespace knapsack {
 namespace {
 
 using testing::binary;
+using testing::object_of_success;
 using testing::run;
 using testing::TempDir;
 
@@ -19,19 +20,12 @@ constexpr bool sanitized = false;
 #endif
 constexpr std::int64_t process = std::int64_t{32} << 20;
 
-json::object object_of(const testing::CommandResult& result) {
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  auto parsed = parse_json_object(result.out, "stdout");
-  EXPECT_TRUE(parsed) << result.out;
-  return parsed ? *parsed : json::object();
-}
-
 TEST(Memory, ARunTakesNoMoreThanInspectSays) {
   if (sanitized) GTEST_SKIP() << "a sanitizer's own memory would be measured";
   for (const char* model : {"qwen2-tied-gqa", "llama-mha-gelu", "gemma3-text", "deepseek-v3", "qwen3-moe"}) {
     const std::string path = testing::data_path(std::string("golden/") + model).string();
     SCOPED_TRACE(model);
-    const auto memory = object_of(run({binary(), "inspect", path, "--json", "-c", "64"})).at("memory").as_object();
+    const auto memory = object_of_success(run({binary(), "inspect", path, "--json", "-c", "64"})).at("memory").as_object();
     const auto result = run({binary(), "run", path, "--ids", "1", "-n", "16", "--ignore-eos", "-c", "64"});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_LE(std::int64_t{result.peak_rss_kib} << 10, memory.at("total").as_int64() + process);

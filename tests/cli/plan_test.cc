@@ -5,21 +5,18 @@
 
 #include "base/json.h"
 #include "device/devices.h"
+#include "support/command.h"
 #include "support/support.h"
 
 namespace knapsack {
 namespace {
 
+using testing::object_of;
+
 testing::CommandResult plan(std::vector<std::string> words) {
   words.insert(words.begin(), {testing::binary(), "plan"});
   return testing::run(words, "", {"KNAPSACK_DEVICES="});
 }
-json::object object_of(const testing::CommandResult& result) {
-  const auto parsed = parse_json_object(result.out, "stdout");
-  EXPECT_TRUE(parsed.has_value()) << result.out << result.err;
-  return parsed ? *parsed : json::object{};
-}
-
 TEST(PlanCommand, ANameOnADevice) {
   const auto result = plan({"qwen2.5-1.5b", "--device", "rk3588", "--quant", "w8a8", "--ctx", "1024", "--prompt", "128",
                             "--memory", "8", "--json"});

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <limits>
 
 #include "align/align_text.h"
@@ -36,10 +38,13 @@ class AlignCommand final : public Command {
         "Runs the same tokens through A and B, compares every value both make, and tells where error is born from "
         "where it is only carried: each node of B is run once more on A's values, and what differs then is its own "
         "doing. Exit code 1 where a node is born beyond the threshold.\n\n"
-        "A and B are a GGUF, a Hugging Face folder, or values dumped elsewhere (.npz; one of the two). After a "
+        "A and B are a GGUF, a Hugging Face folder, an ONNX file that is a decoder, or, one of the two, values dumped elsewhere (.npz) or what "
+        "`export --to onnx` wrote, under ONNX Runtime (FOLDER:ort). After a "
         "model's last colon may stand how it is run, in words separated by commas: reference (scalar kernels, float "
-        "products, KV cache in f32), exact (float products), isa=NAME, kv=f16, kv=f32, kv=q8_0. Without: as `run` "
-        "does. docs/align.md has the method and how to dump from Python.");
+        "products, KV cache in f32), exact (float products), isa=NAME, kv=f16, kv=f32, kv=q8_0, stage=NAME "
+        "(what passes make of it: canonical, static, fused, primitive), without=PASS, tokens=N (of a step, where "
+        "shapes "
+        "are static; 1). Without: as `run` does. docs/align.md has the method and how to dump from Python.");
     arguments.positional("A", a_, "the truth: a model, or a dump").complete = Complete::model;
     arguments.positional("B", b_, "what is doubted: likewise").complete = Complete::model;
     arguments.text("--ids", "IDS", ids_, "token ids, separated by commas or spaces");
@@ -53,11 +58,20 @@ class AlignCommand final : public Command {
         "the gate: the least cosine of a replayed token; a relative L2 over sqrt(2 (1 - X)) breaks it, too");
     arguments.integer("--top", top_, 1, 1 << 20, "rows of the table");
     arguments
-        .text("--html", "FILE", html_, "also write a report: heat maps layer by op, curves along depth and position")
+        .text("--python", "PROGRAM", python_,
+              "the Python that runs ONNX Runtime, with numpy, onnx and onnxruntime; else KNAPSACK_PYTHON, else python3")
+        .complete = Complete::file;
+    arguments.integer("--time-limit", limit_, 1, 1 << 20, "seconds that ONNX Runtime may take to load, and for a step");
+    arguments
+        .text("--html", "FILE", html_,
+              "also write a report: heat maps layer by op, curves along depth and position, tokens")
         .complete = Complete::file;
     arguments.example("knapsack align folder/ model.q4.gguf", "what quantization did to which node, on a usual prompt");
     arguments.example("knapsack align model.gguf:reference model.gguf:isa=avx2,kv=q8_0 --html report.html",
                       "what fast kernels and a small KV cache cost, as a report");
+    arguments.example("knapsack align model.gguf:reference model.gguf:reference,stage=fused",
+                      "whether passes change anything, and where");
+    arguments.example("knapsack align model.gguf:reference folder:ort", "an ONNX export under ONNX Runtime");
     arguments.example("knapsack align dump.npz model.gguf:reference --json",
                       "against values from Python, on the ids of the dump");
   }
@@ -67,41 +81,48 @@ class AlignCommand final : public Command {
     if (inputs > 1) return usage_error("expected one of --ids, --input and --prompts, found {}", inputs);
     TRY(const AlignSpec a_spec, parse_align_spec(a_));
     TRY(const AlignSpec b_spec, parse_align_spec(b_));
-    if (a_spec.dump && b_spec.dump)
-      return usage_error("{} and {} are both dumps: one of them must be a model, to know which value is made of which",
-                         a_, b_);
+    if (!a_spec.ours() && !b_spec.ours())
+      return usage_error(
+          "{} and {} are both dumps or ONNX exports: one of them must be a model, to know which value is made of which",
+          a_, b_);
     if (html_) {
       TRY_VOID(not_the_model(*html_, a_spec.path));
       TRY_VOID(not_the_model(*html_, b_spec.path));
     }
     TRY(const Text text, read());
     AlignSide a, b;
+    Interruptible interruptible;
+    const char* named = std::getenv("KNAPSACK_PYTHON");
+    AlignRun how{.ctx = tokens_, .python = named != nullptr && *named != '\0' ? named : "python3"};
+    if (python_) how.python = *python_;
+    how.limit = std::chrono::seconds(limit_);
+    how.stop = interruptible.token();
+    how.threads = context.threads > 0 ? context.threads : available_cores();
     {
       const Busy busy("loading A and B", context.quiet);
-      const int threads = context.threads > 0 ? context.threads : available_cores();
-      // A dump first: its length is then the model's context, by which LongRoPE chooses its factors as transformers
-      // did.
-      std::int64_t ctx = tokens_;
+      // What was made elsewhere first: its length is then the model's context, by which LongRoPE chooses its factors as
+      // there; and whole steps of an export's prefill are taken.
       const auto open = [&](const AlignSpec& spec, const std::string& label, AlignSide& side) -> Result<void> {
-        TRY(side, open_align_side(spec, label, ctx, rows_, threads));
-        if (spec.dump) ctx = std::min(ctx, side.source->longest());
+        TRY(side, open_align_side(spec, label, how));
+        if (spec.dump) how.ctx = std::min(how.ctx, side.source->longest());
+        if (spec.onnx) how.ctx = side.source->longest(), how.rows = side.source->rows();
         return {};
       };
-      if (b_spec.dump) TRY_VOID(open(b_spec, b_, b));
+      if (!b_spec.ours()) TRY_VOID(open(b_spec, b_, b));
       TRY_VOID(open(a_spec, a_, a));
-      if (!b_spec.dump) TRY_VOID(open(b_spec, b_, b));
+      if (b_spec.ours()) TRY_VOID(open(b_spec, b_, b));
     }
     TRY(const Sequences sequences, sequences_of(text, a, b));
     Progress progress("align", "permille", context.quiet);
-    Interruptible interruptible;
     auto result =
         align(*a.source, *b.source, sequences,
               {.cosine = cosine_,
-               .rows = rows_,
+               .rows = how.rows,
                .progress = [&](double done) { progress.update(static_cast<std::uint64_t>(done * 1000), 1000); },
                .stop = interruptible.token()});
     progress.finish();
     if (!result) return result.error();
+    write_texts(a, b, *result);
     if (html_) {
       TRY(auto file, AtomicFile::create(*html_));
       TRY_VOID(file.write(alignment_html(*result)));
@@ -146,6 +167,23 @@ class AlignCommand final : public Command {
     return text;
   }
 
+  // One of them has a tokenizer.
+  Result<std::shared_ptr<const Tokenizer>> tokenizer_of(const AlignSide& a, const AlignSide& b) const {
+    TRY(const std::string source, a.tokenizer_json ? a.tokenizer_json() : b.tokenizer_json());
+    return Tokenizer::from_json(source, a.tokenizer_json ? a_ : b_);
+  }
+
+  // What tokens say is for the reader alone: where no tokenizer can be had, their ids stand there.
+  void write_texts(const AlignSide& a, const AlignSide& b, Alignment& alignment) const {
+    if (!a.tokenizer_json && !b.tokenizer_json) return;
+    const auto tokenizer = tokenizer_of(a, b);
+    if (!tokenizer) return;
+    for (AlignedToken& token : alignment.by_token) {
+      const auto id = static_cast<std::int32_t>(token.id);
+      token.text = (*tokenizer)->decode({&id, 1}, false);
+    }
+  }
+
   Result<Sequences> sequences_of(const Text& text, const AlignSide& a, const AlignSide& b) const {
     const std::vector<std::int32_t>& dumped = a.ids.empty() ? b.ids : a.ids;
     const std::int64_t vocab = std::max(a.source->vocab(), b.source->vocab());
@@ -156,9 +194,8 @@ class AlignCommand final : public Command {
     } else if (text.usual && !dumped.empty()) {
       sequences.push_back(dumped);
       origin = a.ids.empty() ? b_ : a_;
-    } else if (const auto& tokenizer = a.tokenizer_json ? a.tokenizer_json : b.tokenizer_json) {
-      TRY(const std::string source, tokenizer());
-      TRY(const auto loaded, Tokenizer::from_json(source, a.tokenizer_json ? a_ : b_));
+    } else if (a.tokenizer_json || b.tokenizer_json) {
+      TRY(const auto loaded, tokenizer_of(a, b));
       for (const std::string& part : text.parts) {
         TRY(auto ids, loaded->encode(part, true));
         if (!ids.empty()) sequences.push_back(std::move(ids));
@@ -193,10 +230,9 @@ class AlignCommand final : public Command {
   }
 
   std::string a_, b_;
-  std::optional<std::string> ids_, input_, prompts_, html_;
-  std::int64_t tokens_ = 128, top_ = 20;
+  std::optional<std::string> ids_, input_, prompts_, html_, python_;
+  std::int64_t tokens_ = 128, top_ = 20, limit_ = 600;
   double cosine_ = 0.999;
-  std::int64_t rows_ = 32;  // tokens a step
 };
 
 }  // namespace
