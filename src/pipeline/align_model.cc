@@ -123,7 +123,8 @@ Result<AlignSpec> parse_align_spec(const std::string& text) {
         if (!exists(with.path)) break;
         return usage_error(
             "{}: expected reference, exact, isa=NAME, kv=f16, kv=f32, kv=q8_0, stage=NAME, without=PASS, tokens=N "
-            "(1 to {}), dim=NAME=SIZE or ort after the last colon, found '{}'; `knapsack version` lists instruction sets, `knapsack "
+            "(1 to {}), dim=NAME=SIZE or ort after the last colon, found '{}'; `knapsack version` lists instruction "
+            "sets, `knapsack "
             "graph "
             "--help` stages and passes",
             text, most_tokens, word);

@@ -158,7 +158,8 @@ TEST(Align, AnOnnxFileBesideItsModel) {
     const std::string exported = folder.file(name);
     ASSERT_EQ(run({binary(), "export", model, "-o", exported, "--ctx", "64", "--chunk", "16"}).exit_code, 0);
     const std::string onnx = exported + "/prefill.onnx";
-    const auto result = align({model + ":reference", onnx + ":reference", "--ids", "3,5,8,13,21,34,55,89,14,2", "--json"});
+    const auto result =
+        align({model + ":reference", onnx + ":reference", "--ids", "3,5,8,13,21,34,55,89,14,2", "--json"});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     const auto object = object_of(result);
     EXPECT_TRUE(object.at("born").as_array().empty()) << result.out.substr(0, 2000);

@@ -41,13 +41,15 @@ void expect_machine(const json::object& machine) {
 TEST(Devices, MeasureJson) {
   const testing::TempDir own;
   const std::vector<std::string> folder{"KNAPSACK_DEVICES=" + own.file("new/folder")};
-  const auto profile = object_of_success(knapsack({"devices", "measure", "--seconds", "0.001", "-t", "2", "--json"}, folder));
+  const auto profile =
+      object_of_success(knapsack({"devices", "measure", "--seconds", "0.001", "-t", "2", "--json"}, folder));
   EXPECT_EQ(profile.at("id").as_string(), "host");
   EXPECT_GT(profile.at("memory").at("bandwidth_gb_per_s").at("sustained").at("value").to_number<double>(), 0);
   // It is kept, as the device `host`, and a profile that has no fault.
   EXPECT_EQ(object_of_success(knapsack({"devices", "show", "host", "--json"}, folder)), profile);
-  EXPECT_EQ(object_of_success(knapsack({"devices", "check", own.file("new/folder/host.json"), "--json"}, folder)).at("valid"),
-            true);
+  EXPECT_EQ(
+      object_of_success(knapsack({"devices", "check", own.file("new/folder/host.json"), "--json"}, folder)).at("valid"),
+      true);
   const auto& machine = profile.at("machine").as_object();
   expect_machine(machine);
   EXPECT_EQ(machine.at("read_bandwidth").as_array().size(), 2U);
@@ -101,7 +103,7 @@ TEST(Tune, WritesATableThatOtherCommandsRead) {
   const testing::TempDir folder;
   const std::string file = folder.file("choices");
   const auto object = object_of_success(knapsack({"tune", "--isa", std::string(isa_name(supported_isas()[1])), "--time",
-                                          "0.001", "-t", "2", "--json", "-o", file}));
+                                                  "0.001", "-t", "2", "--json", "-o", file}));
   EXPECT_EQ(object.at("output").as_string(), file);
   EXPECT_FALSE(object.at("choices").as_array().empty());
   for (const auto& entry : object.at("choices").as_array())
@@ -219,7 +221,8 @@ TEST(Bench, KernelsShareTheTime) {
 TEST(Bench, EitherHalfMayBeLeftOut) {
   for (const auto& kind : {"prefill", "decode"}) {
     const bool prefill = std::string_view(kind) == "prefill";
-    const auto cases = cases_of(object_of_success(bench({"-p", prefill ? "9" : "0", "-n", prefill ? "0" : "2", "--json"})));
+    const auto cases =
+        cases_of(object_of_success(bench({"-p", prefill ? "9" : "0", "-n", prefill ? "0" : "2", "--json"})));
     ASSERT_EQ(cases.size(), 1U) << kind;
     EXPECT_EQ(cases[0].kind, kind);
   }
@@ -237,8 +240,8 @@ TEST(Bench, ListsOfLengths) {
 }
 
 TEST(Bench, OptionsAreTaken) {
-  const auto object =
-      object_of_success(bench({"-p", "0", "-n", "2", "-b", "20", "--kv", "f32", "--isa", "scalar", "--exact", "--json"}));
+  const auto object = object_of_success(
+      bench({"-p", "0", "-n", "2", "-b", "20", "--kv", "f32", "--isa", "scalar", "--exact", "--json"}));
   EXPECT_EQ(object.at("batch").as_int64(), 20);
   EXPECT_EQ(object.at("kv").as_string(), "f32");
   EXPECT_EQ(object.at("isa").as_string(), "scalar");

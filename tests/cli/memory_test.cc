@@ -25,7 +25,8 @@ TEST(Memory, ARunTakesNoMoreThanInspectSays) {
   for (const char* model : {"qwen2-tied-gqa", "llama-mha-gelu", "gemma3-text", "deepseek-v3", "qwen3-moe"}) {
     const std::string path = testing::data_path(std::string("golden/") + model).string();
     SCOPED_TRACE(model);
-    const auto memory = object_of_success(run({binary(), "inspect", path, "--json", "-c", "64"})).at("memory").as_object();
+    const auto memory =
+        object_of_success(run({binary(), "inspect", path, "--json", "-c", "64"})).at("memory").as_object();
     const auto result = run({binary(), "run", path, "--ids", "1", "-n", "16", "--ignore-eos", "-c", "64"});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_LE(std::int64_t{result.peak_rss_kib} << 10, memory.at("total").as_int64() + process);
