@@ -60,8 +60,7 @@ bool take_word(std::string_view word, AlignSpec& spec) {
     const auto equals = rest.rfind('=');
     std::int64_t size = 0;
     if (equals == std::string_view::npos || equals == 0 || !whole(rest.substr(equals + 1), size)) return false;
-    spec.pins.dims.insert_or_assign(std::string(rest.substr(0, equals)), size);
-    return true;
+    return spec.pins.dims.emplace(rest.substr(0, equals), size).second;  // once each
   }
   if (!word.starts_with(kv)) return false;
   for (const DType type : {DType::F16, DType::F32, DType::Q8_0}) {

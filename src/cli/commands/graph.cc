@@ -288,13 +288,23 @@ class GraphCommand final : public Command {
 
   [[nodiscard]] Result<OnnxPins> pins() const {
     OnnxPins pins;
+    // A name, and that it is pinned once.
+    const auto name_of = [](const std::string& flag, const std::string& each, std::size_t equals,
+                            const auto& pinned) -> Result<std::string> {
+      std::string name = each.substr(0, equals);
+      if (name.empty()) return usage_error("{} {}: expected a name before =", flag, printable(each));
+      if (pinned.count(name) > 0) return usage_error("{} {}: '{}' is pinned already", flag, printable(each), name);
+      return name;
+    };
     for (const std::string& each : dims_) {
       const auto equals = each.rfind('=');
-      TRY(pins.dims[each.substr(0, equals)], size_of(equals == std::string::npos ? "" : each.substr(equals + 1), each));
+      TRY(const std::string name, name_of("--dim", each, equals, pins.dims));
+      TRY(pins.dims[name], size_of(equals == std::string::npos ? "" : each.substr(equals + 1), each));
     }
     for (const std::string& each : shapes_) {
       const auto equals = each.rfind('=');
-      std::vector<std::int64_t>& sizes = pins.shapes[each.substr(0, equals)];
+      TRY(const std::string name, name_of("--input", each, equals, pins.shapes));
+      std::vector<std::int64_t>& sizes = pins.shapes[name];
       std::string_view rest =
           equals == std::string::npos ? std::string_view{} : std::string_view(each).substr(equals + 1);
       while (true) {
