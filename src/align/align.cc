@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -215,7 +214,7 @@ class Aligner {
                                     .noise = noise,
                                     .noise_alone = explained});
     }
-    if (lane == Lane::replay) std::memcpy(data, router.given.data(), router.given.size() * sizeof(std::int32_t));
+    if (lane == Lane::replay) std::copy(router.given.begin(), router.given.end(), data);
   }
 
   // A's and B's weights of a token's experts, so that they are of the same ones.
@@ -281,7 +280,7 @@ class Aligner {
       state.born_position = static_cast<std::int64_t>(part.first + i);
       state.born_token = part.ids[i];
     }
-    std::memcpy(data, state.given.data(), state.given.size() * sizeof(float));
+    std::copy(state.given.begin(), state.given.end(), data);  // of what A did not make there is nothing
   }
 
   // Puts A's columns in B's order, where that is another. The first of a group decides: by the smaller error.

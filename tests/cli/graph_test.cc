@@ -301,7 +301,12 @@ TEST(Graph, AConfigAlone) {
   EXPECT_EQ(graph({folder.file("g.txt")}).exit_code, 0);  // its comments do not hinder
   const auto big = graph({"qwen2.5-7b", "--format", "html"});
   EXPECT_EQ(big.exit_code, 0);
-  EXPECT_LT(big.peak_rss_kib, 200 << 10);
+#if defined(__SANITIZE_ADDRESS__)
+  constexpr long most_kib = 800 << 10;  // red zones, and freed blocks that are kept to catch their use
+#else
+  constexpr long most_kib = 200 << 10;
+#endif
+  EXPECT_LT(big.peak_rss_kib, most_kib);
 }
 
 TEST(Graph, NamesOfAnyLetters) {
