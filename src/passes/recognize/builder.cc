@@ -169,7 +169,7 @@ Result<std::shared_ptr<const Weight>> Builder::vector(const Value& v) const {
   return f32_weight(v.name, {size}, std::vector<float>(numbers.begin(), numbers.end()));
 }
 
-ValueId Builder::linear(ValueId x, std::shared_ptr<const Weight> weight) {
+ValueId Builder::linear(ValueId x, const std::shared_ptr<const Weight>& weight) {
   return node(Op::linear, {x, constant(weight)});
 }
 

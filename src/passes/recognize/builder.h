@@ -44,7 +44,7 @@ class Builder {
   // changes.
   Result<Grid> settled(const Grid& grid, double& factor);
 
-  ValueId linear(ValueId x, std::shared_ptr<const Weight> weight);
+  ValueId linear(ValueId x, const std::shared_ptr<const Weight>& weight);
   // The cache that keeps x [T, columns]; the same for the same x. past: the input it continues; empty: none.
   ValueId cache(ValueId x, const std::string& past);
 

@@ -33,7 +33,7 @@ Value iota(std::vector<std::int64_t> dims, std::int32_t first) {
   return value;
 }
 
-Attrs with(const Attrs& attrs, Attr key, std::vector<std::int64_t> list) {
+Attrs with(const Attrs& attrs, Attr key, const std::vector<std::int64_t>& list) {
   Attrs made;
   for (const Attrs::Entry& e : attrs.entries()) {
     if (e.key == key) {
@@ -232,6 +232,7 @@ Moved move(const Node& node, const std::vector<const Grid*>& given, const std::v
            const Value* index) {
   // One token: the dimension it runs along is any of one that they all have and the operator leaves.
   std::vector<Grid> seen;
+  seen.reserve(given.size());
   for (const Grid* grid : given) seen.push_back(grid->seen_along(given[0]->axis));
   const Grid& one = seen[0];
   for (std::int64_t axis = 0; axis < std::ssize(one.dims) && one.length() == 1; ++axis) {

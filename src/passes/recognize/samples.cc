@@ -35,7 +35,8 @@ const Samples& activation_points() {
   static const Samples points = [] {
     Samples made{};
     for (std::size_t i = 0; i < sample_count; ++i) {
-      const double step = (static_cast<double>(i / 2) + 0.37) * 0.31;
+      const std::size_t pair = i / 2;
+      const double step = (static_cast<double>(pair) + 0.37) * 0.31;
       made[i] = i % 2 == 0 ? step : -step;
     }
     return made;
