@@ -257,6 +257,13 @@ Result<Toolchain> Devices::toolchain(const std::string& which, const std::vector
                      covered.size() == 1 ? "is one" : "are some", fmt::join(covered, ", "));
 }
 
+Result<std::optional<Toolchain>> Devices::toolchain_of(const DeviceProfile& profile,
+                                                       const std::optional<std::string>& asked) const {
+  if (!asked && profile.toolchains.empty()) return std::optional<Toolchain>{};
+  TRY(Toolchain found, toolchain(asked ? *asked : profile.toolchains.front(), profile.toolchains));
+  return std::optional(std::move(found));
+}
+
 std::vector<ProfileFault> Devices::unknown_toolchains(const DeviceProfile& profile) const {
   std::vector<ProfileFault> faults;
   const std::vector<std::string> ids = toolchain_ids();

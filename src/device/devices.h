@@ -43,6 +43,9 @@ class Devices {
   // the version one has: "qairt@2.45", which the table must cover; the newest otherwise. An unknown one is a usage
   // error with the three nearest names, or with the versions that there are tables of.
   [[nodiscard]] Result<Toolchain> toolchain(const std::string& which, const std::vector<std::string>& among = {}) const;
+  // That of a device: the one asked for, or else the first that its profile names; nothing: it names none.
+  [[nodiscard]] Result<std::optional<Toolchain>> toolchain_of(const DeviceProfile& profile,
+                                                              const std::optional<std::string>& asked) const;
   // Of a profile: the toolchains it names that there are no tables of.
   [[nodiscard]] std::vector<ProfileFault> unknown_toolchains(const DeviceProfile& profile) const;
 

@@ -68,10 +68,10 @@ using Values = std::map<std::string, std::vector<float>, std::less<>>;
 // Writes what node computes now; `values` are those visited before, of this step.
 using Fault = std::function<void(const Values& values, std::int64_t rows, std::int64_t cols, float* data)>;
 
-class Planted final : public Source {
+// Another source, of which run() makes something else.
+class Wrapped : public Source {
  public:
-  Planted(std::unique_ptr<Source> inner, std::string node, Fault fault)
-      : inner_(std::move(inner)), node_(std::move(node)), fault_(std::move(fault)) {}
+  explicit Wrapped(std::unique_ptr<Source> inner) : inner_(std::move(inner)) {}
   [[nodiscard]] const std::string& label() const override { return inner_->label(); }
   [[nodiscard]] std::span<const SourceNode> nodes() const override { return inner_->nodes(); }
   [[nodiscard]] std::span<const SourceChoice> choices() const override { return inner_->choices(); }
@@ -79,6 +79,18 @@ class Planted final : public Source {
   [[nodiscard]] std::int64_t longest() const override { return inner_->longest(); }
   [[nodiscard]] std::int64_t rows() const override { return inner_->rows(); }
   [[nodiscard]] bool replays() const override { return true; }
+
+ protected:
+  [[nodiscard]] Source& inner() { return *inner_; }
+
+ private:
+  std::unique_ptr<Source> inner_;
+};
+
+class Planted final : public Wrapped {
+ public:
+  Planted(std::unique_ptr<Source> inner, std::string node, Fault fault)
+      : Wrapped(std::move(inner)), node_(std::move(node)), fault_(std::move(fault)) {}
   Result<void> run(std::span<const std::int32_t> ids, std::int64_t first, Lane lane, const Visit& visit) override {
     Values values;
     const auto change = [&](std::string_view name, std::int64_t rows, std::int64_t cols, float* data) {
@@ -86,11 +98,10 @@ class Planted final : public Source {
       visit.values(name, rows, cols, data);
       values[std::string(name)] = {data, data + rows * cols};
     };
-    return inner_->run(ids, first, lane, {.values = change, .choices = visit.choices});
+    return inner().run(ids, first, lane, {.values = change, .choices = visit.choices});
   }
 
  private:
-  std::unique_ptr<Source> inner_;
   std::string node_;
   Fault fault_;
 };

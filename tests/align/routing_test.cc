@@ -135,23 +135,16 @@ TEST(AlignRouting, TheOrderOfExpertsIsNoMatter) {
     SCOPED_TRACE(name);
     const auto [graph, ids] = golden_graph(name);
     Graph reversed = edited(graph, [](Node&, Graph&) {});
-    class Reversed final : public Source {
+    class Reversed final : public Wrapped {
      public:
-      explicit Reversed(std::unique_ptr<Source> inner) : inner_(std::move(inner)) {}
-      [[nodiscard]] const std::string& label() const override { return inner_->label(); }
-      [[nodiscard]] std::span<const SourceNode> nodes() const override { return inner_->nodes(); }
-      [[nodiscard]] std::span<const SourceChoice> choices() const override { return inner_->choices(); }
-      [[nodiscard]] std::int64_t vocab() const override { return inner_->vocab(); }
-      [[nodiscard]] std::int64_t longest() const override { return inner_->longest(); }
-      [[nodiscard]] std::int64_t rows() const override { return inner_->rows(); }
-      [[nodiscard]] bool replays() const override { return true; }
+      using Wrapped::Wrapped;
       Result<void> run(std::span<const std::int32_t> ids, std::int64_t from, Lane lane, const Visit& visit) override {
         const auto reverse = [](auto* data, std::int64_t rows, std::int64_t cols) {
           for (std::int64_t row = 0; row < rows; ++row) std::reverse(data + row * cols, data + (row + 1) * cols);
         };
         Visit turned;
         turned.values = [&](std::string_view of, std::int64_t rows, std::int64_t cols, float* data) {
-          const bool weights = std::any_of(inner_->choices().begin(), inner_->choices().end(),
+          const bool weights = std::any_of(choices().begin(), choices().end(),
                                            [&](const SourceChoice& each) { return each.weights == of; });
           if (weights) reverse(data, rows, cols);
           visit.values(of, rows, cols, data);
@@ -160,11 +153,8 @@ TEST(AlignRouting, TheOrderOfExpertsIsNoMatter) {
           reverse(data, rows, cols);
           visit.choices(of, rows, cols, data);
         };
-        return inner_->run(ids, from, lane, turned);
+        return inner().run(ids, from, lane, turned);
       }
-
-     private:
-      std::unique_ptr<Source> inner_;
     };
     Reversed b(source(reversed, "B"));
     const auto found = align(*source(graph, "A"), b, {ids}, {}).value();

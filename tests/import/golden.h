@@ -27,6 +27,13 @@ inline std::vector<float> read_f32(const std::filesystem::path& path) {
   return values;
 }
 
+// A golden model as it is imported.
+inline Graph graph_of(const std::string& name) {
+  auto imported = import_model(data_path("golden/" + name).string(), {});
+  if (!imported) throw std::runtime_error(imported.error().message);
+  return std::move(imported->graph);
+}
+
 // One model of tests/golden with what the reference says about it.
 struct Golden {
   std::string name;

@@ -12,12 +12,7 @@ namespace knapsack {
 namespace {
 
 using testing::golden_names;
-
-Graph graph_of(const std::string& name) {
-  auto imported = import_model(testing::data_path("golden/" + name).string(), {});
-  if (!imported) throw std::runtime_error(imported.error().message);
-  return std::move(imported->graph);
-}
+using testing::graph_of;
 
 Passed passed(const std::string& name, const Target& target, std::int64_t tokens = 2) {
   ThreadPool pool(1);

@@ -15,14 +15,9 @@ namespace knapsack {
 namespace {
 
 using testing::golden_names;
+using testing::graph_of;
 using testing::read_file;
 using testing::source_dir;
-
-Graph graph_of(const std::string& name) {
-  auto imported = import_model(testing::data_path("golden/" + name).string(), {});
-  if (!imported) throw std::runtime_error(imported.error().message);
-  return std::move(imported->graph);
-}
 
 PassOptions options_for(std::int64_t tokens, bool prove) {
   PassOptions options;

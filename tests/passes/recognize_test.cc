@@ -286,16 +286,9 @@ Result<Graph> wrong_scale(const Graph& graph, const PassContext& context) {
   TRY(const Graph made, pass_recognize(graph, context));
   Rewriter to(made);
   for (const Node& node : made.list()) {
-    Attrs attrs;
-    for (const Attrs::Entry& e : node.attrs.entries()) {
-      if (e.key == Attr::scale && node.op == Op::attention) {
-        attrs.set(e.key, e.f * 1.01);
-      } else if (attr_kind(e.key) == AttrKind::number) {
-        attrs.set(e.key, e.f);
-      } else {
-        attrs.set(e.key, e.i);
-      }
-    }
+    Attrs attrs = node.attrs;
+    if (node.op == Op::attention)
+      attrs = without(node.attrs, {Attr::scale}).set(Attr::scale, 1.01 * node.attrs.f(Attr::scale));
     to.copy(node, to.of(node.inputs), attrs);
   }
   return to.finish();

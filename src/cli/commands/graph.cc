@@ -197,12 +197,7 @@ class GraphCommand final : public Command {
       TRY(const Devices devices, Devices::in_use());
       TRY(const Device device, devices.find(*device_));
       const DeviceProfile& profile = device.profile;
-      std::optional<Toolchain> toolchain;
-      if (toolchain_) {
-        TRY(toolchain, devices.toolchain(*toolchain_, profile.toolchains));
-      } else if (!profile.toolchains.empty()) {
-        TRY(toolchain, devices.toolchain(profile.toolchains.front(), profile.toolchains));
-      }
+      TRY(const auto toolchain, devices.toolchain_of(profile, toolchain_));
       target = device_target(profile, toolchain ? &*toolchain : nullptr);
     }
     if (weight_line_) target.weight_line = *weight_line_;

@@ -121,12 +121,7 @@ class InspectCommand final : public Command {
     TRY(const Devices devices, Devices::in_use());
     TRY(const Device device, devices.find(*device_));
     const DeviceProfile& profile = device.profile;
-    std::optional<Toolchain> toolchain;
-    if (toolchain_) {
-      TRY(toolchain, devices.toolchain(*toolchain_, profile.toolchains));
-    } else if (!profile.toolchains.empty()) {
-      TRY(toolchain, devices.toolchain(profile.toolchains.front(), profile.toolchains));
-    }
+    TRY(const auto toolchain, devices.toolchain_of(profile, toolchain_));
     Busy busy("reading", context.quiet);
     TRY(const NamedModel named, read_shapes(model_));
     const Imported& model = named.imported;

@@ -101,8 +101,6 @@ ValueId Builder::constant(const std::shared_ptr<const Weight>& weight) {
   return it->second;
 }
 
-std::shared_ptr<const Weight> Builder::as_it_is(const Value& v) { return v.weight; }
-
 std::shared_ptr<const Weight> Builder::turned(const Value& v) {
   const Weight& w = *v.weight;
   if (v.transposed) return v.weight;  // stored [N, K], seen as [K, N]

@@ -27,9 +27,8 @@ class Builder {
   std::vector<ValueId> nodes(Op op, std::vector<ValueId> inputs, Attrs attrs);
   [[nodiscard]] const Node* maker(ValueId id) const;
 
-  // Constants. matrix: of `v` [K, N] as [N, K]; rows: as it is; vector: F32.
+  // Constants. turned: `v` [K, N] as [N, K]; vector: F32.
   std::shared_ptr<const Weight> turned(const Value& v);
-  static std::shared_ptr<const Weight> as_it_is(const Value& v);
   // [heads, K, N] as [heads * N, K]; and what is stored as [heads, rows, columns] as [heads * rows, columns].
   std::shared_ptr<const Weight> flat(const Value& v);
   static std::shared_ptr<const Weight> below_each_other(const Weight& w);

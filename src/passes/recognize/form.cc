@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "graph/evaluate.h"
+#include "graph/rewrite.h"
 #include "tensor/weight.h"
 
 namespace knapsack::recognition {
@@ -33,20 +34,9 @@ Value iota(std::vector<std::int64_t> dims, std::int32_t first) {
   return value;
 }
 
+// Its list `key` another one.
 Attrs with(const Attrs& attrs, Attr key, const std::vector<std::int64_t>& list) {
-  Attrs made;
-  for (const Attrs::Entry& e : attrs.entries()) {
-    if (e.key == key) {
-      made.set(key, list);
-    } else if (attr_kind(e.key) == AttrKind::list) {
-      made.set(e.key, e.list);
-    } else if (attr_kind(e.key) == AttrKind::number) {
-      made.set(e.key, e.f);
-    } else {
-      made.set(e.key, e.i);
-    }
-  }
-  return made;
+  return without(attrs, {key}).set(key, list);
 }
 
 std::vector<std::int64_t> copy(std::span<const std::int64_t> list) { return {list.begin(), list.end()}; }

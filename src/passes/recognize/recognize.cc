@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "graph/rewrite.h"
 #include "passes/recognize/names.h"
@@ -47,17 +46,19 @@ Result<ValueId> logits_of(const Graph& graph, Rules& rules) {
   return logits;
 }
 
-// What is row by row behind the last sum is done for selected rows alone: the value that these are selected of.
-ValueId selected_of(const Graph& graph, const Uses& uses, ValueId logits) {
-  ValueId id = logits;
-  while (uses.maker[static_cast<std::size_t>(id)] >= 0) {
+// What is row by row behind the last sum is done for selected rows alone: those nodes, from the logits back.
+std::vector<const Node*> tail_of(const Graph& graph, ValueId logits) {
+  const Uses uses(graph);
+  std::vector<const Node*> tail;
+  for (ValueId id = logits; uses.maker[static_cast<std::size_t>(id)] >= 0;) {
     const Node& node = graph.list()[static_cast<std::size_t>(uses.maker[static_cast<std::size_t>(id)])];
     const bool by_row = node.op == Op::linear || node.op == Op::rms_norm || node.op == Op::softcap ||
                         node.op == Op::scale || node.op == Op::gather_cols;
     if (!by_row || (id != logits && uses.readers[static_cast<std::size_t>(id)].size() > 1)) break;
+    tail.push_back(&node);
     id = node.inputs[0];
   }
-  return id;
+  return tail;
 }
 
 std::shared_ptr<const Weight> renamed(const std::shared_ptr<const Weight>& weight, const std::string& name) {
@@ -70,12 +71,10 @@ class Finisher {
  public:
   Finisher(const Graph& from, ValueId logits) : from_(from), logits_(logits) {
     mark(logits);
-    const Uses uses(from);
-    for (const Node& node : from.list()) {
-      if (!live(node.outputs[0]) || node.op != Op::select_rows) continue;
-      selected_ = true;
-    }
-    if (!selected_) last_ = selected_of(from, uses, logits);
+    const auto& nodes = from.list();
+    selected_ = std::any_of(nodes.begin(), nodes.end(),
+                            [&](const Node& n) { return n.op == Op::select_rows && live(n.outputs[0]); });
+    if (!selected_) tail_ = tail_of(from, logits);
   }
 
   Graph run() {
@@ -99,7 +98,6 @@ class Finisher {
  private:
   void mark(ValueId id) {
     wanted_.resize(from_.values().size(), false);
-    std::vector<bool> nodes(from_.list().size(), false);
     wanted_[static_cast<std::size_t>(id)] = true;
     for (std::size_t i = from_.list().size(); i-- > 0;) {
       const Node& node = from_.list()[i];
@@ -153,7 +151,7 @@ class Finisher {
       inputs.reserve(node.inputs.size());
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         ValueId id = input(node.inputs[i]);
-        if (i == 0 && node.inputs[0] == last_ && behind(node)) id = selected(to, id);
+        if (i == 0 && !tail_.empty() && tail_.back() == &node) id = select(to, id);
         inputs.push_back(id);
       }
       std::vector<std::string> outputs;
@@ -166,33 +164,17 @@ class Finisher {
       for (std::size_t i = 0; i < made.size(); ++i) map_[static_cast<std::size_t>(node.outputs[i])] = made[i];
     }
     ValueId logits = map_[static_cast<std::size_t>(logits_)];
-    if (logits_ == last_) logits = selected(to, logits);  // no product behind: the rows themselves
+    if (!selected_ && tail_.empty()) logits = select(to, logits);  // no product behind: the rows themselves
     to.set_output(logits);
-    selected_id_ = -1;
     return to;
   }
 
-  // Whether it is on the way from the selected rows to the logits.
-  [[nodiscard]] bool behind(const Node& node) const {
-    const Uses uses(from_);
-    for (ValueId id = logits_; id != last_;) {
-      const Node& each = from_.list()[static_cast<std::size_t>(uses.maker[static_cast<std::size_t>(id)])];
-      if (&each == &node) return true;
-      id = each.inputs[0];
-    }
-    return false;
-  }
-
-  ValueId selected(Graph& to, ValueId id) {
-    if (selected_id_ < 0) selected_id_ = to.node(Op::select_rows, free_name(to, "selected"), {id});
-    return selected_id_;
-  }
+  static ValueId select(Graph& to, ValueId id) { return to.node(Op::select_rows, free_name(to, "selected"), {id}); }
 
   const Graph& from_;
   ValueId logits_;
-  ValueId last_ = -1;
-  ValueId selected_id_ = -1;
-  bool selected_ = false;
+  bool selected_ = false;            // the imported graph takes the last row itself
+  std::vector<const Node*> tail_{};  // otherwise: what is done for selected rows alone
   std::vector<bool> wanted_;
   std::vector<ValueId> map_;
 };

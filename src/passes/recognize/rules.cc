@@ -17,7 +17,7 @@ Form side_form(std::shared_ptr<const Value> value) { return Form{.kind = Kind::s
 }  // namespace
 
 Rules::Rules(const Graph& graph, const Inputs& inputs, Builder& builder, Angles& angles)
-    : graph_(graph), inputs_(inputs), builder_(builder), angles_(angles), forms_(graph.values().size()) {
+    : graph_(graph), uses_(graph), inputs_(inputs), builder_(builder), angles_(angles), forms_(graph.values().size()) {
   for (std::size_t i = 0; i < graph.values().size(); ++i) {
     const Value& v = graph.values()[i];
     if (v.kind != ValueKind::constant) continue;
@@ -148,7 +148,7 @@ Result<Rules::Forms> Rules::side(const Node& node) {
     return Forms{form(node.inputs[0])};
   if (large) return unsupported("it computes with constants of more than {} MiB", large_bytes >> 20);
   TRY(const auto made, evaluate(node.op, node.attrs, operands));
-  if (node.op == Op::Cos || node.op == Op::Sin) angles_.add(graph_, node, first);
+  if (node.op == Op::Cos || node.op == Op::Sin) angles_.add(graph_, uses_, node, first);
   Forms forms;
   for (std::size_t i = 0; i < made.size(); ++i) {
     Value value = out(node, i);
@@ -267,8 +267,7 @@ Result<Form> Rules::gathered(const Node& node) {
       return unsupported("a table of another shape");
     ValueId ids = builder_.graph().find("ids");
     if (ids < 0) ids = builder_.graph().input("ids", DType::I32, {tokens_dim, 1});
-    const ValueId made =
-        builder_.node(Op::embed, {ids, builder_.constant(Builder::as_it_is(v))}, Attrs{}.set(Attr::scale, 1.0));
+    const ValueId made = builder_.node(Op::embed, {ids, builder_.constant(v.weight)}, Attrs{}.set(Attr::scale, 1.0));
     Grid grid{.dims = out(node).dims, .axis = 1, .parts = {{.columns = columns_of(made, v.dims[1])}}};
     return grid_form(std::move(grid));
   }

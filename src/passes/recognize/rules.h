@@ -73,6 +73,7 @@ class Rules {
   static std::optional<Form> as_function(const Form& f);
 
   const Graph& graph_;
+  const Uses uses_;
   const Inputs& inputs_;
   Builder& builder_;
   Angles& angles_;

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <numeric>
 
-#include "graph/rewrite.h"
 #include "tensor/weight.h"
 
 namespace knapsack::recognition {
@@ -159,11 +158,10 @@ Result<std::int64_t> window_of(const Value& mask, bool truth, std::int64_t token
   return window;
 }
 
-void Angles::add(const Graph& graph, const Node& node, const Value& angles) {
+void Angles::add(const Graph& graph, const Uses& uses, const Node& node, const Value& angles) {
   for (const double angle : numbers_of(angles))
     for (const std::int64_t position : positions_)
       if (position > 0) derived_.push_back(angle / static_cast<double>(position));
-  const Uses uses(graph);
   std::vector<ValueId> open = node.inputs;
   std::vector<bool> seen(graph.values().size(), false);
   while (!open.empty()) {

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "graph/graph.h"
+#include "graph/rewrite.h"
 #include "passes/recognize/form.h"
 
 namespace knapsack::recognition {
@@ -38,7 +39,7 @@ Result<std::int64_t> window_of(const Value& mask, bool truth, std::int64_t token
 class Angles {
  public:
   explicit Angles(std::vector<std::int64_t> positions) : positions_(std::move(positions)) {}
-  void add(const Graph& graph, const Node& node, const Value& angles);
+  void add(const Graph& graph, const Uses& uses, const Node& node, const Value& angles);
   // The frequency whose cos and sin these are, at each position, and how far off it is; without candidates one that the
   // differences give.
   [[nodiscard]] double frequency(std::span<const double> cos, std::span<const double> sin) const;
