@@ -50,7 +50,7 @@ bool fits_on_chip(const Target& target, std::int64_t floats) {
 }
 
 bool fits_on_chip(const PassContext& context, std::int64_t floats) {
-  return fits_on_chip(context.target, context.tokens * floats);
+  return fits_on_chip(context.target, context.step.tokens * floats);
 }
 
 bool encodes(const Target& target, const Graph& graph, const Node& node, Op op, const Attrs& attrs) {

@@ -20,9 +20,11 @@ Graph in_parts(const Graph& graph, const PassContext& context) {
   const auto lacks = [&](const Node& node) { return !op_info(node.op).primitive && !has(parts, node); };
   if (std::none_of(parts.list().begin(), parts.list().end(), lacks)) return parts;
   if (!parts.tokens()) return parts;  // primitives all
-  return decompose(
-      parts,
-      {.tokens = context.tokens, .kv = KvForm::indexed, .ctx = context.ctx, .floats = DType::F32, .decomposes = lacks});
+  return decompose(parts, {.tokens = context.step.tokens,
+                           .kv = KvForm::indexed,
+                           .ctx = context.step.ctx,
+                           .floats = DType::F32,
+                           .decomposes = lacks});
 }
 
 // What taking apart leaves: twice the same table, sums of constants, repeated heads, rows made tensors and rows again.

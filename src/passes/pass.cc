@@ -52,7 +52,7 @@ Result<void> check_names(const std::vector<std::string>& names) {
 
 class Mover {
  public:
-  Mover(const Graph& graph, const PassContext& context) : graph_(graph), context_(context) {}
+  Mover(const Graph& graph, const StepSize& step) : graph_(graph), step_(step) {}
 
   [[nodiscard]] double bytes(const Node& node) const {
     // Other eyes on the same numbers.
@@ -72,12 +72,12 @@ class Mover {
  private:
   [[nodiscard]] double read(const Node& node, std::size_t input) const {
     const Value& v = graph_.value(node.inputs[input]);
-    if (v.state >= 0) return node.op == Op::kv_write ? 0 : static_cast<double>(context_.ctx * v.cols()) * 2;
+    if (v.state >= 0) return node.op == Op::kv_write ? 0 : static_cast<double>(step_.ctx * v.cols()) * 2;
     if (v.kind != ValueKind::constant) return size(v);
     const Weight& w = *v.weight;
     const auto all = static_cast<double>(v.kept_bytes());
     const double row = all / static_cast<double>(w.elements()) * static_cast<double>(w.cols());
-    const auto tokens = static_cast<double>(context_.tokens);
+    const auto tokens = static_cast<double>(step_.tokens);
     if (node.op == Op::embed || (node.op == Op::Gather && input == 0 && w.shape.size() == 2))
       return std::min(all, tokens * row);
     if (node.op == Op::rope_cached) return tokens * row;
@@ -90,20 +90,20 @@ class Mover {
   [[nodiscard]] double size(const Value& v) const {
     double elements = 1;
     for (const std::int64_t d : v.dims)
-      elements *= static_cast<double>(d == tokens_dim ? context_.tokens : d == selected_dim ? 1 : d);
+      elements *= static_cast<double>(d == tokens_dim ? step_.tokens : d == selected_dim ? 1 : d);
     return elements * static_cast<double>(format(v.type()).block_bytes);
   }
 
   const Graph& graph_;
-  const PassContext& context_;
+  const StepSize& step_;
 };
 
 }  // namespace
 
 std::span<const PassInfo> all_passes() { return table; }
 
-double bytes_moved(const Graph& graph, const PassContext& context) {
-  const Mover mover(graph, context);
+double bytes_moved(const Graph& graph, const StepSize& step) {
+  const Mover mover(graph, step);
   double bytes = 0;
   for (const Node& node : graph.list()) bytes += mover.bytes(node);
   return bytes;
@@ -116,19 +116,20 @@ Result<Passed> run_passes(const Graph& graph, Stage from, const PassOptions& opt
   TRY_VOID(verify(out.graph, from));
   Stage stage = from;
   ProveOptions proof_options = options.proof;
-  if (proof_options.tokens == 0) proof_options.tokens = options.context.tokens;
-  if (proof_options.ctx == 0) proof_options.ctx = options.context.ctx;
+  if (proof_options.tokens == 0) proof_options.tokens = options.context.step.tokens;
+  if (proof_options.ctx == 0) proof_options.ctx = options.context.step.ctx;
   Outcome known;
   for (const PassInfo& info : passes) {
     if (info.stage <= from || info.stage > options.to) continue;
     if (options.progress != nullptr) options.progress(info.name);
     PassReport report{.name = info.name, .what = info.what};
     report.nodes_before = report.nodes_after = out.graph.list().size();
-    report.bytes_before = report.bytes_after = bytes_moved(out.graph, options.context);
+    report.step = options.context.step;
     report.skipped = std::find(options.without.begin(), options.without.end(), info.name) != options.without.end();
     if (!report.skipped) {
       PassContext context = options.context;
       context.note = [&](std::string note) { report.note = std::move(note); };
+      context.was_for = [&](StepSize step) { report.step = step; };
       const Stopwatch since;
       auto made = info.run(out.graph, context);
       report.ms = since.ms();
@@ -145,10 +146,12 @@ Result<Passed> run_passes(const Graph& graph, Stage from, const PassOptions& opt
           report.note = fmt::format("not proved: {}", proof.error().message);
         }
       }
+      report.bytes_before = bytes_moved(out.graph, report.step);
       out.graph = std::move(*made);
       report.nodes_after = out.graph.list().size();
-      report.bytes_after = bytes_moved(out.graph, options.context);
     }
+    report.bytes_after = bytes_moved(out.graph, report.step);
+    if (report.skipped) report.bytes_before = report.bytes_after;
     out.passes.push_back(report);
     stage = info.stage;
   }

@@ -38,15 +38,23 @@ struct Target {
   std::string unit = "npu";  // where what it takes runs; the rest runs on the CPU
 };
 
-struct PassContext {
-  std::int64_t tokens = 1;  // of a step
+// What one run of a graph is for: so many tokens, behind what is left of the context.
+struct StepSize {
+  std::int64_t tokens = 1;
   std::int64_t ctx = 512;
+  bool operator==(const StepSize&) const = default;
+};
+
+struct PassContext {
+  StepSize step{};
   Target target{};
   // Merged weights are made: a copy of those that do not lie side by side. Without, they have a shape alone, and the
   // graph cannot be run.
   bool data = true;
   // Told by a pass that did nothing why that is so.
   std::function<void(std::string)> note = nullptr;
+  // Told by a pass that made a graph of any step of one that was for this one alone.
+  std::function<void(StepSize)> was_for = nullptr;
 };
 
 using PassFn = Result<Graph> (*)(const Graph& graph, const PassContext& context);
@@ -71,6 +79,7 @@ struct PassReport {
   std::string_view what;
   bool skipped = false;  // --no-pass
   std::size_t nodes_before = 0, nodes_after = 0;
+  StepSize step{};                           // that bytes are counted for
   double bytes_before = 0, bytes_after = 0;  // moved to and from memory by one step (bytes_moved)
   double ms = 0;
   double rel_l2 = -1;  // of the proof; below 0: not proved
@@ -100,7 +109,7 @@ Result<Passed> run_passes(const Graph& graph, Stage from, const PassOptions& opt
 
 // Bytes that one step moves: each node reads its inputs and writes its outputs, weights as they are stored and only the
 // rows or experts in use, attention the whole context. T and S of shapes that are not static are the context's.
-double bytes_moved(const Graph& graph, const PassContext& context);
+double bytes_moved(const Graph& graph, const StepSize& step);
 
 // One a row of the list.
 #define KNAP_PASS(id, name, stage, what) Result<Graph> pass_##id(const Graph& graph, const PassContext& context);

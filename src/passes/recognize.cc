@@ -8,7 +8,10 @@ namespace knapsack {
 Result<Graph> pass_recognize(const Graph& graph, const PassContext& context) {
   if (graph.tokens()) return graph;
   auto made = recognize_decoder(graph, context.data);
-  if (made) return std::move(made->graph);
+  if (made) {
+    if (context.was_for != nullptr) context.was_for({.tokens = made->tokens, .ctx = made->past + made->tokens});
+    return std::move(made->graph);
+  }
   if (made.error().code != Code::unsupported) return made.error();
   if (context.note != nullptr) context.note("not recognised as a decoder: " + made.error().message);
   return graph;

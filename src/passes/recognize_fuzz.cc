@@ -1,6 +1,6 @@
-// Any bytes as an ONNX decoder, as it is and with some of its operators exchanged for others of as many inputs, which the
-// bytes decide: mutated bytes seldom parse, and of near-decoders there are more than they would find. What is recognised
-// passes the verifier, and the proof ends.
+// Any bytes as an ONNX decoder, as it is and with some of its operators exchanged for others of as many inputs, which
+// the bytes decide: mutated bytes seldom parse, and of near-decoders there are more than they would find. What is
+// recognised passes the verifier, and the proof ends.
 #include <algorithm>
 #include <array>
 #include <cstddef>

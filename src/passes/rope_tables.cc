@@ -47,7 +47,7 @@ Result<Graph> pass_rope_tables(const Graph& graph, const PassContext& context) {
     }
     const float scale = node.attrs.f(Attr::scale, 1);
     const auto [it, fresh] = known.try_emplace({node.inputs[1], scale});
-    if (fresh) it->second = tables_of(*graph.value(node.inputs[1]).weight, scale, context.ctx, context.data);
+    if (fresh) it->second = tables_of(*graph.value(node.inputs[1]).weight, scale, context.step.ctx, context.data);
     Attrs attrs;
     for (const Attr key : {Attr::heads, Attr::stride, Attr::begin, Attr::rotary, Attr::interleaved})
       if (node.attrs.has(key)) attrs.set(key, node.attrs.i(key));

@@ -95,8 +95,8 @@ Result<Graph> graph_of(const Graph& imported, const AlignSpec& spec, std::int64_
   if (spec.stage == "primitive")
     return decompose(imported, {.tokens = spec.tokens, .kv = KvForm::indexed, .ctx = whole, .floats = DType::F32});
   TRY(StagedGraph staged,
-      graph_at_stage(imported, spec.stage, {.context = {.tokens = spec.tokens, .ctx = whole}, .without = spec.without},
-                     pool));
+      graph_at_stage(imported, spec.stage,
+                     {.context = {.step = {.tokens = spec.tokens, .ctx = whole}}, .without = spec.without}, pool));
   return std::move(staged.graph);
 }
 

@@ -8,6 +8,7 @@
 #include "base/nearest.h"
 #include "base/utf8.h"
 #include "graph/decompose/decompose.h"
+#include "passes/recognize/inputs.h"
 
 namespace knapsack {
 namespace {
@@ -44,16 +45,25 @@ std::vector<std::string> pass_names() {
   return names;
 }
 
+StepSize step_of(const Graph& imported) {
+  if (!imported.tokens()) {
+    if (const auto inputs = recognition::inputs_of(imported))
+      return {.tokens = inputs->tokens, .ctx = inputs->past + inputs->tokens};
+  }
+  return {.tokens = 1, .ctx = 4096};
+}
+
 Result<StagedGraph> graph_at_stage(const Graph& imported, std::string_view stage, PassOptions options,
                                    ThreadPool& pool) {
   const PassContext& context = options.context;
-  if (context.tokens < 1 || context.ctx < context.tokens)
-    return usage_error("a step of {} tokens does not fit a context of {}", context.tokens, context.ctx);
+  if (context.step.tokens < 1 || context.step.ctx < context.step.tokens)
+    return usage_error("a step of {} tokens does not fit a context of {}", context.step.tokens, context.step.ctx);
   if (options.prove && !has_data(imported))
     return usage_error("--prove runs the graph, and the weights of this model are not there; name a checkpoint");
   if (stage == primitive.name) {
     if (!imported.tokens()) return StagedGraph{imported};  // it came in primitives
-    return StagedGraph{decompose(imported, {.tokens = context.tokens, .past = context.ctx - context.tokens})};
+    return StagedGraph{
+        decompose(imported, {.tokens = context.step.tokens, .past = context.step.ctx - context.step.tokens})};
   }
   for (const Stage each : stages) {
     if (stage_name(each) != stage) continue;

@@ -19,6 +19,9 @@ std::vector<GraphStage> graph_stages();
 std::vector<std::string> graph_stage_names();
 std::vector<std::string> pass_names();
 
+// The step that an imported decoder in primitives is for; of other graphs: decode at a context of 4096.
+StepSize step_of(const Graph& imported);
+
 struct StagedGraph {
   Graph graph;
   std::vector<PassReport> passes{};  // those that led there

@@ -16,7 +16,8 @@ constexpr std::int64_t ctx = longest + 8;  // room for a padded step
 
 Graph passed(const Graph& graph, Stage to, std::int64_t tokens, std::span<const PassInfo> passes = all_passes()) {
   ThreadPool pool(1);
-  auto made = run_passes(graph, Stage::imported, {.context = {.tokens = tokens, .ctx = ctx}, .to = to}, pool, passes);
+  auto made =
+      run_passes(graph, Stage::imported, {.context = {.step = {.tokens = tokens, .ctx = ctx}}, .to = to}, pool, passes);
   if (!made) throw std::runtime_error(made.error().message);
   return std::move(made->graph);
 }

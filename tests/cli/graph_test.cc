@@ -213,6 +213,18 @@ TEST(Graph, OnnxFilesWithTheirDimensionsPinned) {
   EXPECT_EQ(open.exit_code, 2);
   EXPECT_NE(open.err.find("'batch_size' of input"), std::string::npos) << open.err;
   EXPECT_NE(open.err.find("--dim batch_size=SIZE"), std::string::npos) << open.err;
+  // A decoder's step is the one that it is pinned to, unless another is asked for.
+  const std::string decoder = testing::data_path("data/onnx/qwen2-optimum.onnx").string();
+  std::vector<std::string> line = {
+      decoder,   "--dim", "batch_size=1", "--dim", "sequence_length=2", "--dim", "past_sequence_length=9",
+      "--stage", "fused", "--passes"};
+  EXPECT_NE(graph(line).out.find("a step (tokens 2, context 11) moves "), std::string::npos);
+  line.insert(line.end(), {"--tokens", "1", "--ctx", "64"});
+  const auto other = graph(line);
+  EXPECT_NE(other.out.find("recognize: bytes are of the step that the file is pinned to: tokens 2, context 11\n"),
+            std::string::npos)
+      << other.out;
+  EXPECT_NE(other.out.find("a step (tokens 1, context 64) moves "), std::string::npos) << other.out;
   const auto object = object_of(graph({onnx, "--dim", "batch_size=2", "--stage", "canonical", "--json"}));
   std::set<std::string> ops;
   for (const auto& each : object.at("nodes").as_array())

@@ -17,8 +17,8 @@ using testing::graph_of;
 Passed passed(const std::string& name, const Target& target, std::int64_t tokens = 2) {
   ThreadPool pool(1);
   PassOptions options;
-  options.context.tokens = tokens;
-  options.context.ctx = 70;  // more than a page of the cache
+  options.context.step.tokens = tokens;
+  options.context.step.ctx = 70;  // more than a page of the cache
   options.context.target = target;
   options.prove = true;
   options.proof.tolerance = 1e-5;
@@ -86,7 +86,7 @@ TEST(Layout, ARowThatIsNoLineIsPadded) {
   EXPECT_EQ(w.line, 128);
   EXPECT_EQ(w.kept_bytes(), 64 * 256);
   EXPECT_EQ(made->value(made->find("b")).line, 0) << "128 bytes each already";
-  EXPECT_EQ(bytes_moved(*made, context) - bytes_moved(*graph, context), 64 * 56);
+  EXPECT_EQ(bytes_moved(*made, context.step) - bytes_moved(*graph, context.step), 64 * 56);
   EXPECT_NE(to_text(*made).find("constant @w [64, 100] F16 lines 128\n"), std::string::npos) << to_text(*made);
   expect_round_trip(*made);
 }

@@ -21,8 +21,8 @@ using testing::source_dir;
 
 PassOptions options_for(std::int64_t tokens, bool prove) {
   PassOptions options;
-  options.context.tokens = tokens;
-  options.context.ctx = 32;
+  options.context.step.tokens = tokens;
+  options.context.step.ctx = 32;
   options.prove = prove;
   return options;
 }
@@ -100,7 +100,7 @@ TEST(Passes, TheFusedDecodeGraphOfThe1_5BIsSmall) {
   auto imported = import_config(json::serialize(config), name);
   ASSERT_TRUE(imported) << imported.error().message;
   PassOptions options;
-  options.context.ctx = 4096;
+  options.context.step.ctx = 4096;
   options.context.data = false;
   const auto passed = run_passes(imported->graph, Stage::imported, options, pool);
   ASSERT_TRUE(passed) << passed.error().message;
@@ -230,7 +230,7 @@ TEST(Proofs, AreBounded) {
   EXPECT_EQ(work.error().code, Code::resource);
   EXPECT_NE(work.error().message.find("--tokens"), std::string::npos) << work.error().message;
   options = options_for(1, true);
-  options.context.ctx = std::int64_t{1} << 30;  // 768 GiB
+  options.context.step.ctx = std::int64_t{1} << 30;  // 768 GiB
   options.context.data = false;
   options.to = Stage::fixed;
   options.without = {"rope-tables"};

@@ -130,7 +130,7 @@ TEST_P(Recognise, IsProvedWithAnySizesAndTheRestOfThePassesGoesOn) {
   const bool cached = std::string_view(GetParam()) != "llama-prefill";
   for (const auto& [tokens, past] : {std::pair<std::int64_t, std::int64_t>{2, 9}, {3, 1}, {5, 4}}) {
     const Graph graph = imported(file, tokens, cached ? past : 0);
-    PassOptions options{.context = {.tokens = 1, .ctx = 16}, .prove = true};
+    PassOptions options{.context = {.step = {.tokens = 1, .ctx = 16}}, .prove = true};
     const auto passed = run_passes(graph, Stage::imported, options, pool);
     ASSERT_TRUE(passed) << passed.error().message;
     EXPECT_EQ(passed->passes[0].name, "recognize");
@@ -142,6 +142,11 @@ TEST_P(Recognise, IsProvedWithAnySizesAndTheRestOfThePassesGoesOn) {
       EXPECT_LE(passed->passes[0].rel_l2, 2e-6);
       EXPECT_EQ(passed->passes[0].note, "");
     }
+    const StepSize own{.tokens = tokens, .ctx = tokens + (cached ? past : 0)};
+    EXPECT_EQ(passed->passes[0].step, own) << "bytes before and after are of one step";
+    EXPECT_LT(passed->passes[0].bytes_after, passed->passes[0].bytes_before);
+    EXPECT_EQ(passed->passes[0].bytes_after, bytes_moved(recognize_decoder(graph, true)->graph, own));
+    EXPECT_EQ(passed->passes[1].step, options.context.step);
     EXPECT_LE(passed->passes.back().nodes_after, passed->passes[0].nodes_before / 4);
     EXPECT_TRUE(verify(passed->graph, Stage::fused));
   }

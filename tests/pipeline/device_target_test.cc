@@ -31,7 +31,7 @@ Passed passed(const std::string& name, const Target& target) {
   if (!imported) throw std::runtime_error(imported.error().message);
   ThreadPool pool(1);
   PassOptions options;
-  options.context.ctx = 32;
+  options.context.step.ctx = 32;
   options.context.target = target;
   options.prove = true;
   options.proof.tolerance = 1e-5;

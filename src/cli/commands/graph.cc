@@ -67,8 +67,12 @@ class GraphCommand final : public Command {
             "a graph that this command wrote as text")
         .complete = Complete::model;
     arguments.choice("--stage", stage_, graph_stage_names(), fmt::format("how far it has come: {}", stages));
-    arguments.integer("--tokens", tokens_, 1, 65536, "tokens of a step, from stage static on: 1 is decode");
-    arguments.integer("--ctx", ctx_, 1, 1 << 24, "rows of the KV cache, from stage static on");
+    arguments.integer(
+        "--tokens", tokens_, 1, 65536,
+        "tokens of a step, from stage static on; default: what an ONNX decoder is pinned to, or 1: decode");
+    arguments.integer(
+        "--ctx", ctx_, 1, 1 << 24,
+        "rows of the KV cache, from stage static on; default: what an ONNX decoder is pinned to, or 4096");
     arguments.texts("--no-pass", "NAME", without_,
                     fmt::format("leave this pass out; they are {}", fmt::join(pass_names(), ", ")));
     arguments.flag("--passes", passes_,
@@ -126,8 +130,9 @@ class GraphCommand final : public Command {
       return usage_error("--stage {}: a graph as text is as it was written; name a model", stage_);
     ThreadPool pool(context.threads > 0 ? context.threads : available_cores());
     PassOptions options;
-    options.context.tokens = tokens_;
-    options.context.ctx = ctx_;
+    const StepSize own = step_of(read.graph);
+    options.context.step = {.tokens = tokens_.value_or(own.tokens),
+                            .ctx = ctx_.value_or(std::max(own.ctx, tokens_.value_or(1)))};
     options.context.data = prove_;
     options.without = without_;
     options.context.target = target;
@@ -322,6 +327,8 @@ class GraphCommand final : public Command {
                                       {"skipped", each.skipped},
                                       {"nodes", json::array{each.nodes_before, each.nodes_after}},
                                       {"bytes_moved", json::array{each.bytes_before, each.bytes_after}},
+                                      {"tokens", each.step.tokens},
+                                      {"ctx", each.step.ctx},
                                       {"ms", each.ms},
                                       {"rel_l2", each.rel_l2 >= 0 ? json::value(each.rel_l2) : json::value(nullptr)},
                                       {"note", each.note.empty() ? json::value(nullptr) : json::value(each.note)}});
@@ -348,14 +355,21 @@ class GraphCommand final : public Command {
                  format_bytes(each.bytes_before), format_bytes(each.bytes_after),
                  each.skipped ? "left out" : fmt::format("{:.1f}", each.ms),
                  each.rel_l2 < 0 ? "-" : fmt::format("{:.1e}", each.rel_l2), std::string(each.what)});
-    const PassReport& first = staged.passes.front();
     const PassReport& last = staged.passes.back();
+    // Bytes can be compared from where on they are of one step.
+    const auto same = std::find_if(staged.passes.begin(), staged.passes.end(),
+                                   [&](const PassReport& each) { return each.step == last.step; });
     std::string text = table.text();
     for (const PassReport& each : staged.passes)
       if (!each.note.empty()) text += fmt::format("{}: {}\n", each.name, one_line(each.note));
-    text += fmt::format("\n{} nodes became {}; a step moves {}, before {}", format_count(to_long(first.nodes_before)),
-                        format_count(to_long(last.nodes_after)), format_bytes(last.bytes_after),
-                        format_bytes(first.bytes_before));
+    for (auto each = staged.passes.begin(); each != same; ++each)
+      text += fmt::format("{}: bytes are of the step that the file is pinned to: tokens {}, context {}\n", each->name,
+                          each->step.tokens, format_count(each->step.ctx));
+    text += fmt::format("\n{} nodes became {}; a step (tokens {}, context {}) moves {}, before {}{}",
+                        format_count(to_long(staged.passes.front().nodes_before)),
+                        format_count(to_long(last.nodes_after)), last.step.tokens, format_count(last.step.ctx),
+                        format_bytes(last.bytes_after), format_bytes(same->bytes_before),
+                        same == staged.passes.begin() ? "" : fmt::format(" (after {})", std::prev(same)->name));
     std::vector<std::string> units;
     for (const auto& [unit, count] : units_of(staged.graph))
       units.push_back(fmt::format("{} on the {}", format_count(to_long(count)), unit));
@@ -389,7 +403,7 @@ class GraphCommand final : public Command {
 
   std::string model_, stage_ = "imported", format_ = "auto", output_ = "-";
   std::optional<std::string> layers_;
-  std::int64_t tokens_ = 1, ctx_ = 4096;
+  std::optional<std::int64_t> tokens_, ctx_;
   std::optional<std::string> device_, toolchain_;
   std::optional<std::int64_t> weight_line_, channel_block_;
   std::vector<std::string> without_, dims_, shapes_;
