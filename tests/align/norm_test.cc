@@ -31,7 +31,7 @@ double guessed(const std::string& hint) {
 }
 
 TEST(AlignNorms, RightOnesAreNoneOnAnyInstructions) {
-  for (const std::string& model : golden_names()) {
+  for (const std::string& model : golden_sample()) {
     const auto [graph, ids] = golden_graph(model);
     const auto scalar = run_by(graph, "scalar", Isa::scalar);
     for (const Isa isa : supported_isas()) {

@@ -111,7 +111,8 @@ def run_model(name, scratch):
 
 def main():
     faults = []
-    for name in MODELS:
+    some = sys.argv[2:] == ["--some"]  # of a program under a sanitizer, which is slow
+    for name in list(MODELS)[:2] if some else MODELS:
         with tempfile.TemporaryDirectory() as scratch:
             faults += run_model(name, scratch)
     for fault in faults:

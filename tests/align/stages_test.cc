@@ -27,7 +27,7 @@ bool paired(const Alignment& found, const std::string& name) {
 }
 
 TEST(AlignStages, NothingIsBornInAPass) {
-  for (const std::string& model : golden_names()) {
+  for (const std::string& model : golden_sample()) {
     const auto [graph, ids] = golden_graph(model);
     const auto a = source(graph, "A");
     struct Form {
@@ -71,7 +71,7 @@ TEST(AlignStages, PartsOfAMergedProductPair) {
 
 // In ONNX's operators: a value is the last of its parts.
 TEST(AlignStages, NothingIsBornInPrimitives) {
-  for (const std::string& model : golden_names()) {
+  for (const std::string& model : golden_sample()) {
     SCOPED_TRACE(model);
     const auto [graph, ids] = golden_graph(model);
     const Graph primitive =

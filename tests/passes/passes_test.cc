@@ -15,6 +15,7 @@ namespace knapsack {
 namespace {
 
 using testing::golden_names;
+using testing::golden_sample;
 using testing::graph_of;
 using testing::read_file;
 using testing::source_dir;
@@ -35,7 +36,7 @@ std::map<Op, int> counts(const Graph& graph) {
 
 TEST(Passes, EveryOneIsProvedOnEveryGoldenModel) {
   ThreadPool pool(1);
-  for (const std::string& name : golden_names()) {
+  for (const std::string& name : golden_sample()) {
     const Graph graph = graph_of(name);
     for (const std::int64_t tokens : {1, 6}) {
       const auto passed = run_passes(graph, Stage::imported, options_for(tokens, true), pool);
@@ -125,7 +126,7 @@ TEST(Passes, WhatIsFusedComesApartAgain) {
 
 TEST(Passes, WhatTheTargetLacksIsWrittenOtherwise) {
   ThreadPool pool(1);
-  for (const std::string& name : golden_names()) {
+  for (const std::string& name : golden_sample()) {
     for (const Op lacking : {Op::fused_linear, Op::rope_cached, Op::attention, Op::gated_act, Op::rms_norm}) {
       PassOptions options = options_for(2, true);
       options.context.target.has = [&](const Graph&, const Node& node) { return node.op != lacking; };
