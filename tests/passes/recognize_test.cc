@@ -152,6 +152,16 @@ TEST_P(Recognise, IsProvedWithAnySizesAndTheRestOfThePassesGoesOn) {
   }
 }
 
+// Its mask is larger than a constant of the file may be, and its angles are many.
+TEST(Recognise, APrefillOfManyTokens) {
+  const Graph graph = imported(open("llama-prefill"), 700, 0);
+  const auto made = recognize_decoder(graph, false);
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->tokens, 700);
+  EXPECT_EQ(node_lines(made->graph),
+            node_lines(recognize_decoder(imported(open("llama-prefill"), 3, 0), false)->graph));
+}
+
 std::string name_of(const ::testing::TestParamInfo<const char*>& info) {
   std::string name = info.param;
   std::replace(name.begin(), name.end(), '-', '_');

@@ -127,7 +127,9 @@ Result<Rules::Forms> Rules::side(const Node& node) {
   for (const ValueId id : node.inputs) {
     operands.push_back(form(id).side.get());
     const Value& v = *operands.back();
-    large = large || v.weight->slabs.size() != 1 || v.weight->bytes() > large_bytes || v.transposed;
+    const bool follows = graph_.value(id).kind == ValueKind::input || computed_.contains(v.weight.get());
+    large = large || v.weight->slabs.size() != 1 || v.weight->bytes() > (follows ? side_bytes : large_bytes) ||
+            v.transposed;
   }
   const Value& first = *operands[0];
   // Matrices are turned and read as another type where they lie.
@@ -146,7 +148,9 @@ Result<Rules::Forms> Rules::side(const Node& node) {
   }
   if (node.op == Op::Identity || (node.op == Op::Cast && large && is_float(static_cast<DType>(node.attrs.i(Attr::to)))))
     return Forms{form(node.inputs[0])};
-  if (large) return unsupported("it computes with constants of more than {} MiB", large_bytes >> 20);
+  if (large)
+    return unsupported("it computes with constants of more than {} MiB or masks of more than {}", large_bytes >> 20,
+                       side_bytes >> 20);
   TRY(const auto made, evaluate(node.op, node.attrs, operands));
   if (node.op == Op::Cos || node.op == Op::Sin) angles_.add(graph_, uses_, node, first);
   Forms forms;
@@ -154,6 +158,7 @@ Result<Rules::Forms> Rules::side(const Node& node) {
     Value value = out(node, i);
     value.kind = ValueKind::constant;
     value.weight = made[i];
+    computed_.insert(made[i].get());
     forms.push_back(side_form(std::make_shared<const Value>(std::move(value))));
   }
   return forms;

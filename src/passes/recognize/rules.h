@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -77,6 +78,7 @@ class Rules {
   const Inputs& inputs_;
   Builder& builder_;
   Angles& angles_;
+  std::set<const Weight*> computed_{};  // of side values that no constant of the file is
   std::vector<Form> forms_;
 };
 

@@ -34,7 +34,7 @@ void write_as(std::span<const double> numbers, std::vector<std::byte>& out) {
 
 std::vector<double> numbers_of(const Value& side) {
   const Weight& w = *side.weight;
-  if (w.slabs.size() != 1 || side.transposed || w.bytes() > large_bytes * 16) return {};
+  if (w.slabs.size() != 1 || side.transposed || w.bytes() > side_bytes) return {};
   std::vector<double> out(static_cast<std::size_t>(w.elements()));
   switch (side.dtype) {
     case DType::F32:
@@ -159,9 +159,9 @@ Result<std::int64_t> window_of(const Value& mask, bool truth, std::int64_t token
 }
 
 void Angles::add(const Graph& graph, const Uses& uses, const Node& node, const Value& angles) {
-  for (const double angle : numbers_of(angles))
-    for (const std::int64_t position : positions_)
-      if (position > 0) derived_.push_back(angle / static_cast<double>(position));
+  // The last position's angles are among them, whatever their order.
+  if (const std::int64_t last = positions_.back(); last > 0)
+    for (const double angle : numbers_of(angles)) derived_.push_back(angle / static_cast<double>(last));
   std::vector<ValueId> open = node.inputs;
   std::vector<bool> seen(graph.values().size(), false);
   while (!open.empty()) {
@@ -184,34 +184,50 @@ void Angles::add(const Graph& graph, const Uses& uses, const Node& node, const V
 }
 
 double Angles::frequency(std::span<const double> cos, std::span<const double> sin) const {
-  const auto error = [&](double frequency) {
+  std::vector<double> key(cos.begin(), cos.end());
+  key.insert(key.end(), sin.begin(), sin.end());
+  const auto [known, fresh] = known_.try_emplace(std::move(key), 0.0);
+  if (fresh) known->second = find(cos, sin);
+  return known->second;
+}
+
+double Angles::find(std::span<const double> cos, std::span<const double> sin) const {
+  const std::size_t last = positions_.size() - 1;
+  const auto error_at = [&](double frequency, std::size_t t) {
+    const double angle = frequency * static_cast<double>(positions_[t]);
+    // Small angles have a small sine, exact relative to itself.
+    const double size = std::clamp(std::abs(angle), 1e-12, 1.0);
+    return std::max(std::abs(std::cos(angle) - cos[t]), std::abs(std::sin(angle) - sin[t]) / size);
+  };
+  // Exact where it is less than `enough`.
+  const auto error = [&](double frequency, double enough) {
     double worst = 0;
-    for (std::size_t t = 0; t < positions_.size(); ++t) {
-      const double angle = frequency * static_cast<double>(positions_[t]);
-      // Small angles have a small sine, exact relative to itself.
-      const double size = std::clamp(std::abs(angle), 1e-12, 1.0);
-      worst = std::max({worst, std::abs(std::cos(angle) - cos[t]), std::abs(std::sin(angle) - sin[t]) / size});
-    }
+    for (std::size_t t = last + 1; t-- > 0 && worst < enough;) worst = std::max(worst, error_at(frequency, t));
     return worst;
+  };
+  const auto each_candidate = [&](const auto& look) {
+    for (const auto& [list, bonus] : {std::pair{&derived_, 1.0}, std::pair{&exact_, 0.2}})
+      for (const double one : *list)
+        for (const double signed_one : {one, -one}) look(signed_one, bonus);
   };
   double best = 0;
   double least = HUGE_VAL;
-  const auto look = [&](std::span<const double> list, double bonus) {
-    for (const double each : list) {
-      for (const double signed_one : {each, -each}) {
-        const double off = error(signed_one) * bonus;
-        if (off < least) {
-          least = off;
-          best = signed_one;
-        }
-      }
+  // What is best at the last position bounds the search: the others are then seldom looked at any further.
+  each_candidate([&](double frequency, double bonus) {
+    if (const double off = error_at(frequency, last) * bonus; off < least) {
+      least = off;
+      best = frequency;
     }
-  };
-  look(derived_, 1);
-  look(exact_, 0.2);
+  });
+  least = error(best, HUGE_VAL);
+  each_candidate([&](double frequency, double bonus) {
+    if (const double off = error(frequency, least / bonus) * bonus; off < least) {
+      least = off;
+      best = frequency;
+    }
+  });
   if (least < 1e-4) return best;
   // From neighbours: the step of the angle, then the turns that were made until the last position.
-  const std::size_t last = positions_.size() - 1;
   if (last == 0) return best;
   const double step =
       std::remainder(std::atan2(sin[last], cos[last]) - std::atan2(sin[last - 1], cos[last - 1]), 2 * std::acos(-1.0));

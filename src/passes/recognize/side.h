@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,7 +17,8 @@
 
 namespace knapsack::recognition {
 
-inline constexpr std::int64_t large_bytes = std::int64_t{1} << 20;  // a constant that is not computed with
+inline constexpr std::int64_t large_bytes = std::int64_t{1} << 20;  // a constant of the file that is not computed with
+inline constexpr std::int64_t side_bytes = std::int64_t{64} << 20;  // what follows: a mask of 4,096 tokens
 
 // Its numbers, as doubles; empty where there is no data, or too much.
 std::vector<double> numbers_of(const Value& side);
@@ -46,9 +48,12 @@ class Angles {
   [[nodiscard]] const std::vector<std::int64_t>& positions() const { return positions_; }
 
  private:
+  [[nodiscard]] double find(std::span<const double> cos, std::span<const double> sin) const;
+
   std::vector<std::int64_t> positions_;
-  std::vector<double> exact_;    // constants
-  std::vector<double> derived_;  // angle / position
+  std::vector<double> exact_;                            // constants
+  std::vector<double> derived_;                          // angle / position
+  mutable std::map<std::vector<double>, double> known_;  // what was asked before: each layer asks the same
 };
 
 }  // namespace knapsack::recognition
