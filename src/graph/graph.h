@@ -160,6 +160,9 @@ Result<void> verify(const Graph& graph);
 // And those of the stage it is said to be in.
 Result<void> verify(const Graph& graph, Stage stage);
 
+// What an integer attribute stands for, where it is a number of a list: to=F16, act=silu. Empty: it is a number.
+std::string_view attribute_word(Attr key, std::int64_t value);
+
 // `%layers.0.attn.q_proj [T, 64] = linear %a, @w {..}`: one line a node; constants as name, type and shape.
 std::string to_text(const Graph& graph);
 // For reading by people: those nodes alone that `keep` says, and the inputs, constants and states they read. A value

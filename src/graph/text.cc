@@ -17,6 +17,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <cstring>
@@ -69,11 +70,24 @@ std::string described(const Value& v) {
   return fmt::format("{} {} {}{}", reference(v), dims_text(v.dims), name(v.dtype), v.dynamic ? " dynamic" : "");
 }
 
+constexpr std::array<std::string_view, 3> acts = {"silu", "gelu", "gelu_tanh"};  // of ops.inc
+
+std::optional<std::int64_t> attribute_of_word(Attr key, std::string_view word) {
+  if (key == Attr::to) {
+    if (const auto type = dtype_from_name(word)) return static_cast<std::int64_t>(*type);
+  }
+  const auto* const act = std::find(acts.begin(), acts.end(), word);
+  if (key == Attr::act && act != acts.end()) return act - acts.begin();
+  return std::nullopt;
+}
+
 std::string attribute_text(const Attrs::Entry& e) {
   switch (attr_kind(e.key)) {
     case AttrKind::number:
       return fmt::format("{}={}", attr_text(e.key), e.f);
     case AttrKind::integer:
+      if (const auto word = attribute_word(e.key, e.i); !word.empty())
+        return fmt::format("{}={}", attr_text(e.key), word);
       return fmt::format("{}={}", attr_text(e.key), e.i);
     case AttrKind::list:
       return fmt::format("{}=[{}]", attr_text(e.key), fmt::join(e.list, ","));
@@ -170,6 +184,10 @@ class Line {
   }
   void expect(char c) {
     if (!accept(c)) fail(fmt::format("expected '{}' at column {}", c, at_ + 1));
+  }
+  bool at_word() {
+    skip_space();
+    return at_ < text_.size() && std::isalpha(static_cast<unsigned char>(text_[at_])) != 0;
   }
   std::string_view word() {
     skip_space();
@@ -419,6 +437,14 @@ class Reader {
     return numbers;
   }
 
+  static std::int64_t integer(Line& line, Attr key) {
+    if (!line.at_word()) return line.number<std::int64_t>();
+    const std::string_view word = line.word();
+    const auto value = attribute_of_word(key, word);
+    if (!value) line.fail(fmt::format("'{}' is no value of {}", word, attr_text(key)));
+    return value.value_or(0);
+  }
+
   Attrs attributes(Line& line) {
     Attrs attrs;
     do {
@@ -436,7 +462,7 @@ class Reader {
         if (!line.failed() && !(value > -1e300 && value < 1e300)) line.fail("an attribute must be finite");
         if (!line.failed()) attrs.set(*key, value);
       } else {
-        attrs.set(*key, line.number<std::int64_t>());
+        attrs.set(*key, integer(line, *key));
       }
     } while (!line.failed() && line.accept(','));
     line.expect('}');
@@ -520,6 +546,14 @@ class Reader {
 };
 
 }  // namespace
+
+std::string_view attribute_word(Attr key, std::int64_t value) {
+  if (value < 0) return "";
+  const auto at = static_cast<std::size_t>(value);
+  if (key == Attr::to && at < all_formats().size()) return all_formats()[at].name;
+  if (key == Attr::act && at < acts.size()) return acts[at];
+  return "";
+}
 
 std::string to_text(const Graph& graph) { return to_text(graph, nullptr); }
 

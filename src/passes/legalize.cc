@@ -37,22 +37,35 @@ Result<Graph> cleaned(const Graph& graph, const PassContext& context) {
   return pass_drop_dead(straight, context);
 }
 
-Graph replaced(const Graph& graph, const std::vector<Verdict>& verdicts) {
+Graph replaced(const Graph& graph, const std::vector<Placement>& placements) {
   Rewriter to(graph);
   for (std::size_t i = 0; i < graph.list().size(); ++i) {
     const Node& node = graph.list()[i];
-    if (verdicts[i].kind != Verdict::Kind::replace || !write_equivalent(to, node, verdicts[i].by)) to.copy(node);
+    if (placements[i].kind != Placement::Kind::replace || !write_equivalent(to, node, placements[i].by)) to.copy(node);
   }
   return to.finish();
 }
 
-Graph placed(const Graph& graph, const std::vector<Verdict>& verdicts, const std::string& unit) {
+Graph placed(const Graph& graph, const std::vector<Placement>& placements, const Target& target) {
+  const auto unit = [&](const Placement& placement) {
+    if (placement.kind == Placement::Kind::ahead) return std::string("ahead");
+    return placement.kind == Placement::Kind::taken ? target.unit : target.other;
+  };
   Rewriter to(graph);
   for (std::size_t i = 0; i < graph.list().size(); ++i) {
     to.copy(graph.list()[i]);
-    to.to().last().unit = verdicts[i].kind == Verdict::Kind::taken ? unit : "cpu";
+    to.to().last().unit = unit(placements[i]);
   }
   return to.finish();
+}
+
+// Those of which there is something to say.
+void tell(const Graph& graph, const std::vector<Placement>& placements, bool replaced, std::vector<PlacedNode>& told) {
+  for (std::size_t i = 0; i < placements.size(); ++i) {
+    const Placement& p = placements[i];
+    if ((p.kind == Placement::Kind::replace) != replaced || (p.by.empty() && p.why.empty())) continue;
+    told.push_back({.name = graph.list()[i].name, .placement = p});
+  }
 }
 
 }  // namespace
@@ -62,10 +75,17 @@ Result<Graph> pass_legalize(const Graph& graph, const PassContext& context) {
   if (context.target.has == nullptr && judge == nullptr) return graph;
   TRY(Graph made, cleaned(in_parts(graph, context), context));
   if (judge == nullptr) return made;
-  const auto verdicts = judge(made);
-  const auto replaces = [](const Verdict& v) { return v.kind == Verdict::Kind::replace; };
-  if (std::any_of(verdicts.begin(), verdicts.end(), replaces)) made = replaced(made, verdicts);
-  return placed(made, judge(made), context.target.unit);
+  std::vector<PlacedNode> told;
+  auto placements = judge(made);
+  const auto replaces = [](const Placement& p) { return p.kind == Placement::Kind::replace; };
+  if (std::any_of(placements.begin(), placements.end(), replaces)) {
+    tell(made, placements, true, told);
+    made = replaced(made, placements);
+    placements = judge(made);
+  }
+  tell(made, placements, false, told);
+  if (context.placed != nullptr) context.placed(std::move(told));
+  return placed(made, placements, context.target);
 }
 
 }  // namespace knapsack

@@ -129,6 +129,7 @@ Result<Passed> run_passes(const Graph& graph, Stage from, const PassOptions& opt
     if (!report.skipped) {
       PassContext context = options.context;
       context.note = [&](std::string note) { report.note = std::move(note); };
+      context.placed = [&](std::vector<PlacedNode> nodes) { report.placed = std::move(nodes); };
       context.was_for = [&](StepSize step) { report.step = step; };
       const Stopwatch since;
       auto made = info.run(out.graph, context);

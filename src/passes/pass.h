@@ -17,11 +17,17 @@
 namespace knapsack {
 
 // What a compiler makes of a node: takes it, would take other operators that compute the same (a row of
-// graph/equivalents.inc), or leaves it to the CPU.
-struct Verdict {
-  enum class Kind : std::uint8_t { taken, replace, cpu } kind = Kind::taken;
-  std::string by{};   // replace: the operators of the row
-  std::string why{};  // not taken: what is in the way
+// graph/equivalents.inc), leaves it to the CPU, or is given it as a table or an input that was made before.
+struct Placement {
+  enum class Kind : std::uint8_t { taken, replace, cpu, ahead } kind = Kind::taken;
+  std::string by{};   // replace: the operators of the row; taken: what it becomes a part of
+  std::string why{};  // what is in the way, or on which condition it is taken
+};
+
+// The same of a node of the graph behind a pass, for who asks why it runs where it does.
+struct PlacedNode {
+  std::string name;
+  Placement placement;
 };
 
 // What the passes may count on of the device that the graph is for.
@@ -34,8 +40,9 @@ struct Target {
   bool channel_first_keys = false;  // keys lie [cols, ctx] in the cache, so that a product with them reads whole lines
   std::int64_t channel_block = 0;   // convolutions work on blocks of so many channels (NCHWc8: 8); 0: on planes
   // Of every node, whether the device's compiler takes it; null: nothing is known, nothing is placed.
-  std::function<std::vector<Verdict>(const Graph&)> judge = nullptr;
-  std::string unit = "npu";  // where what it takes runs; the rest runs on the CPU
+  std::function<std::vector<Placement>(const Graph&)> judge = nullptr;
+  std::string unit = "npu";   // where what it takes runs
+  std::string other = "cpu";  // where the rest runs
 };
 
 // What one run of a graph is for: so many tokens, behind what is left of the context.
@@ -53,6 +60,8 @@ struct PassContext {
   bool data = true;
   // Told by a pass that did nothing why that is so.
   std::function<void(std::string)> note = nullptr;
+  // Told by a pass that places nodes: where and why, and which operators it wrote in others.
+  std::function<void(std::vector<PlacedNode>)> placed = nullptr;
   // Told by a pass that made a graph of any step of one that was for this one alone.
   std::function<void(StepSize)> was_for = nullptr;
 };
@@ -84,6 +93,8 @@ struct PassReport {
   double ms = 0;
   double rel_l2 = -1;  // of the proof; below 0: not proved
   std::string note{};  // why it did nothing
+  // Of nodes that are not simply taken by the target; replaced ones by their name before.
+  std::vector<PlacedNode> placed{};
 };
 
 struct PassOptions {

@@ -108,32 +108,41 @@ struct Table {
     return refused;
   }
 
-  [[nodiscard]] std::vector<Verdict> judge(const Graph& graph) const {
-    using Kind = Verdict::Kind;
+  [[nodiscard]] std::vector<Placement> judge(const Graph& graph) const {
+    using Kind = Placement::Kind;
     const Inventory inventory = take_inventory(graph, device, toolchain ? &*toolchain : nullptr);
     const auto refused = device.npu ? refused_parts(graph) : std::map<std::string, std::string, std::less<>>{};
-    std::vector<Verdict> verdicts;
-    verdicts.reserve(graph.list().size());
+    std::vector<Placement> placements;
+    placements.reserve(graph.list().size());
     for (std::size_t i = 0; i < graph.list().size(); ++i) {
       const Node& node = graph.list()[i];
       const Decision& decision = inventory.nodes[i];
-      Verdict v;
-      if (!device.npu) {
-        v = {.kind = Kind::cpu, .by = {}, .why = decision.why};
+      const auto part = refused.find(node.name);
+      Placement p;
+      if (decision.strategy == Strategy::precompute) {
+        p = {.kind = Kind::ahead, .by = {}, .why = decision.why};
+      } else if (!device.npu) {
+        p = {.kind = Kind::cpu, .by = {}, .why = decision.why};
       } else if (node.op == Op::kv_write) {
-        if (!writes_cache()) v = {.kind = Kind::cpu, .by = {}, .why = "the host writes new rows by index"};
+        if (!writes_cache()) p = {.kind = Kind::cpu, .by = {}, .why = "the host writes new rows by index"};
+      } else if (part != refused.end()) {
+        p = {.kind = Kind::cpu, .by = {}, .why = part->second};
       } else if (!op_info(node.op).primitive) {
-        const auto part = refused.find(node.name);
-        if (!has(node)) v = {.kind = Kind::cpu, .by = {}, .why = "the table has no operator that is it"};
-        if (part != refused.end()) v = {.kind = Kind::cpu, .by = {}, .why = part->second};
+        if (!has(node)) p = {.kind = Kind::cpu, .by = {}, .why = "the table has no operator that is it"};
       } else if (decision.site == Site::cpu) {
-        v = {.kind = Kind::cpu, .by = {}, .why = decision.why};
+        p = {.kind = Kind::cpu, .by = {}, .why = decision.why};
       } else if (decision.strategy == Strategy::replace) {
-        v = {.kind = Kind::replace, .by = decision.with, .why = decision.why};
+        p = {.kind = Kind::replace, .by = decision.with, .why = decision.why};
+      } else if (decision.strategy == Strategy::merge) {
+        p = {.kind = Kind::taken, .by = decision.with, .why = decision.why};
+      } else if (decision.site == Site::unknown) {
+        p = {.kind = Kind::taken, .by = {}, .why = fmt::format("taken as it seems: {}", decision.why)};
+      } else if (decision.why != "taken") {
+        p = {.kind = Kind::taken, .by = {}, .why = decision.why};
       }
-      verdicts.push_back(std::move(v));
+      placements.push_back(std::move(p));
     }
-    return verdicts;
+    return placements;
   }
 };
 
@@ -142,6 +151,7 @@ struct Table {
 Target device_target(const DeviceProfile& device, const Toolchain* toolchain) {
   Target target;
   target.name = device.id;
+  if (!device.npu && device.gpu) target.other = "cpu or gpu";
   if (device.npu) {
     const UnitProfile& npu = *device.npu;
     if (const auto& bytes = npu.sram_bytes ? npu.sram_bytes : npu.sram_per_tile_bytes)

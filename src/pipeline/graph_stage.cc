@@ -13,7 +13,9 @@
 namespace knapsack {
 namespace {
 
-constexpr GraphStage primitive{"primitive", "in ONNX's operators, as exporters write a step at the end of the context"};
+constexpr GraphStage primitive{
+    "primitive",
+    "no stage on that way: what is imported in ONNX's operators, as exporters write a step at the end of the context"};
 constexpr std::array stages{Stage::imported, Stage::canonical, Stage::fixed, Stage::fused};
 
 bool has_data(const Graph& graph) {

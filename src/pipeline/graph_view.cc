@@ -105,6 +105,8 @@ GraphView::Attribute attribute(const Attrs::Entry& entry) {
   GraphView::Attribute made{std::string(attr_text(entry.key)), entry.i};
   if (attr_kind(entry.key) == AttrKind::number) made.second = entry.f;
   if (attr_kind(entry.key) == AttrKind::list) made.second = entry.list;
+  if (attr_kind(entry.key) == AttrKind::integer)
+    if (const auto word = attribute_word(entry.key, entry.i); !word.empty()) made.second = std::string(word);
   return made;
 }
 
@@ -122,7 +124,7 @@ Result<GraphLayers> graph_layers(const Graph& graph, const std::string& list) {
 }
 
 GraphView graph_view(const Graph& graph, const std::string& title, const GraphLayers& layers,
-                     const std::vector<std::string>& notes) {
+                     const std::vector<std::string>& notes, const Reasons& reasons) {
   GraphView view{.title = title};
   view.classes.assign(classes.begin(), classes.end());
   std::map<ValueId, std::size_t> known;
@@ -174,6 +176,7 @@ GraphView graph_view(const Graph& graph, const std::string& title, const GraphLa
                          .cls = static_cast<std::size_t>(op_info(node.op).cls),
                          .layer = node.layer(),
                          .unit = node.unit};
+    if (const auto why = reasons.find(node.name); why != reasons.end()) made.why = why->second;
     if (!node.origin.empty()) {
       made.origin = fmt::format("{} ({})", node.origin, op_info(node.origin_op).text);
       made.purpose = node.purpose == Purpose::plain ? "" : std::string(purpose_name(node.purpose));
@@ -201,7 +204,8 @@ GraphView graph_view(const Graph& graph, const std::string& title, const GraphLa
   for (const auto& node : view.nodes)
     if (!node.unit.empty()) ++units[node.unit];
   for (const auto& [unit, nodes] : units)
-    view.facts.push_back(fmt::format("{} node{} on the {}", format_count(nodes), nodes == 1 ? "" : "s", unit));
+    view.facts.push_back(fmt::format("{} node{} {}{}", format_count(nodes), nodes == 1 ? "" : "s",
+                                     unit == "ahead" ? "made " : "on the ", unit));
   if (layers) view.facts.push_back(left_out(graph, layers));
   view.facts.insert(view.facts.end(), notes.begin(), notes.end());
   return view;

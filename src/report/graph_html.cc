@@ -89,10 +89,10 @@ std::string data(const GraphView& view) {
   out += fmt::format(",\n\"nodes\":{}", list(view.nodes, [&](const GraphView::Node& node) {
                        const GraphLayout::Box& box = layout.boxes[i++];
                        const std::int64_t weights = weight_bytes(view, node);
-                       return fmt::format("\n[{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}]", text(node.name),
-                                          text(node.op), node.cls, node.layer, text(node.unit), text(node.origin),
-                                          text(node.purpose), node.source ? 1 : 0, list(node.attributes, attribute),
-                                          numbers(node.inputs), numbers(node.outputs),
+                       return fmt::format("\n[{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}]",
+                                          text(node.name), text(node.op), node.cls, node.layer, text(node.unit),
+                                          text(node.why), text(node.origin), text(node.purpose), node.source ? 1 : 0,
+                                          list(node.attributes, attribute), numbers(node.inputs), numbers(node.outputs),
                                           text(weights > 0 ? format_bytes(static_cast<double>(weights)) : ""),
                                           box.frame, coordinate(box.x), coordinate(box.y), coordinate(box.width),
                                           text(box.label), text(box.detail));

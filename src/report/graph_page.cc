@@ -116,6 +116,7 @@ json::object graph_json(const GraphView& view) {
     json::object made{{"name", node.name}, {"op", node.op}, {"class", view.classes[node.cls]}};
     made["layer"] = layer_json(node.layer);
     made["unit"] = optional_text(node.unit);
+    made["why"] = optional_text(node.why);
     made["origin"] = optional_text(node.origin);
     made["purpose"] = optional_text(node.purpose);
     made["inputs"] = names(node.inputs);

@@ -36,6 +36,7 @@ struct GraphView {
     std::size_t cls = 0;  // of `classes`
     std::int64_t layer = -1;
     std::string unit{};    // of the device; empty: not placed
+    std::string why{};     // it is there; empty: nothing is to be said
     std::string origin{};  // the node it is a part of, where something was taken apart; empty: none
     std::string purpose{};
     bool source = false;

@@ -444,12 +444,12 @@ TEST(Equivalents, ComputeTheSame) {
 TEST(Legalize, EquivalentThenTheCpu) {
   Target target;
   target.judge = [](const Graph& graph) {
-    std::vector<Verdict> verdicts;
+    std::vector<Placement> verdicts;
     for (const Node& node : graph.list()) {
-      Verdict v;
-      if (node.op == Op::Sub) v = {.kind = Verdict::Kind::replace, .by = "Mul Add"};
-      if (node.op == Op::Pow) v = {.kind = Verdict::Kind::replace, .by = "Mul"};
-      if (node.op == Op::Erf) v = {.kind = Verdict::Kind::cpu, .why = "refused"};
+      Placement v;
+      if (node.op == Op::Sub) v = {.kind = Placement::Kind::replace, .by = "Mul Add"};
+      if (node.op == Op::Pow) v = {.kind = Placement::Kind::replace, .by = "Mul"};
+      if (node.op == Op::Erf) v = {.kind = Placement::Kind::cpu, .why = "refused"};
       verdicts.push_back(std::move(v));
     }
     return verdicts;

@@ -118,16 +118,21 @@ class GraphCommand final : public Command {
     const std::string form = format_ != "auto" ? format_ : json ? "json" : by_name.empty() ? "text" : by_name;
     if (!to_file && context.json && form != "json")
       return usage_error("--format {} and --json both want standard output; name a file (-o FILE)", form);
+    if (to_file && form == "text" && format_ == "auto") TRY_VOID(no_other_ending());
     if (to_file) TRY_VOID(not_over_another());
     if (passes_ && (to_file || format_ != "auto"))
       return usage_error("--passes writes a table to standard output, or --json; -o and --format are for the graph");
+    if (passes_ && layers_) return usage_error("--passes tells of the whole graph; --layers is for the graph itself");
+    if (!without_.empty() && (stage_ == "imported" || stage_ == "primitive"))
+      return usage_error("--no-pass: no pass leads to stage {}; try --stage fused", stage_);
     if (prove_ && (stage_ == "imported" || stage_ == "primitive"))
       return usage_error("--prove: no pass leads to stage {}; try --stage fused", stage_);
     TRY(const Target target, this->target());
     std::optional<Busy> busy(std::in_place, "reading", context.quiet);
     TRY(const Read read, read_graph());
     if (read.as_text && stage_ != "imported")
-      return usage_error("--stage {}: a graph as text is as it was written; name a model", stage_);
+      return usage_error(
+          "--stage {}: a graph as text has no weights, so that no pass runs on it; name the model it is of", stage_);
     ThreadPool pool(context.threads > 0 ? context.threads : available_cores());
     PassOptions options;
     const StepSize own = step_of(read.graph);
@@ -149,14 +154,18 @@ class GraphCommand final : public Command {
     TRY(const StagedGraph staged, std::move(made));
     const Graph& graph = staged.graph;
     std::vector<std::string> notes = read.notes;
+    notes.insert(notes.end(), target_notes_.begin(), target_notes_.end());
+    const Reasons reasons = reasons_of(staged, notes);
+    if (prove_) notes.push_back(proof_of(staged));
     if (!without_.empty()) notes.push_back(fmt::format("without the passes {}", fmt::join(without_, ", ")));
-    if (passes_) return print_passes(context, staged);
+    if (passes_) return print_passes(context, staged, notes);
     GraphLayers layers;
     if (layers_) {
       TRY(layers, graph_layers(graph, *layers_));
     }
-    const GraphView view = graph_view(
-        graph, read.as_text ? one_line(read.name) : fmt::format("{}, {}", one_line(read.name), stage_), layers, notes);
+    const GraphView view =
+        graph_view(graph, read.as_text ? one_line(read.name) : fmt::format("{}, {}", one_line(read.name), stage_),
+                   layers, notes, reasons);
     const std::string text = form == "text"   ? graph_text(graph, layers, notes)
                              : form == "dot"  ? graph_dot(view)
                              : form == "svg"  ? graph_svg(view)
@@ -195,7 +204,7 @@ class GraphCommand final : public Command {
   };
 
   // What the passes may count on: of a device, and what is asked for besides.
-  [[nodiscard]] Result<Target> target() const {
+  [[nodiscard]] Result<Target> target() {
     Target target;
     if (toolchain_ && !device_) return usage_error("--toolchain goes with --device");
     if (device_) {
@@ -204,6 +213,16 @@ class GraphCommand final : public Command {
       const DeviceProfile& profile = device.profile;
       TRY(const auto toolchain, devices.toolchain_of(profile, toolchain_));
       target = device_target(profile, toolchain ? &*toolchain : nullptr);
+      target_notes_.push_back(target_text(profile, toolchain));
+      if (toolchain && profile.npu && !profile.toolchains.empty() &&
+          std::find(profile.toolchains.begin(), profile.toolchains.end(), toolchain->id) == profile.toolchains.end())
+        target_notes_.push_back(fmt::format("{} is no toolchain of {}, whose are {}", toolchain->id, profile.id,
+                                            fmt::join(profile.toolchains, ", ")));
+      if (toolchain && profile.npu)
+        target_notes_.emplace_back("types are not chosen yet: nodes are placed by what the table says of any type");
+      if (toolchain)
+        toolchain_json_ = json::object{
+            {"id", toolchain->id}, {"name", toolchain->name}, {"version", toolchain->version}, {"at", toolchain->at}};
     }
     if (weight_line_) target.weight_line = *weight_line_;
     if (channel_block_) target.channel_block = *channel_block_;
@@ -213,6 +232,62 @@ class GraphCommand final : public Command {
       return usage_error("what a target asks for is met at stage {}; add --stage {}", stage_name(Stage::fused),
                          stage_name(Stage::fused));
     return target;
+  }
+
+  static std::string target_text(const DeviceProfile& profile, const std::optional<Toolchain>& toolchain) {
+    if (!profile.npu)
+      return fmt::format("for {}, which has no NPU{}", profile.name,
+                         profile.gpu ? ": the CPU or the GPU runs all" : "");
+    if (!toolchain)
+      return fmt::format("for {}: no table of a toolchain of it is here, so nothing says what its NPU takes",
+                         profile.name);
+    return fmt::format("for {}, as the table of {} {} says", profile.name, toolchain->name, toolchain->at);
+  }
+
+  static std::string proof_of(const StagedGraph& staged) {
+    double worst = 0;
+    int proved = 0;
+    for (const PassReport& each : staged.passes) {
+      worst = std::max(worst, each.rel_l2);
+      proved += each.rel_l2 >= 0 ? 1 : 0;
+    }
+    return fmt::format(
+        "proved: behind {} of {} passes the outputs are those before, on random tokens and prompts: at most {:.1e} "
+        "apart "
+        "(relative L2)",
+        proved, staged.passes.size(), worst);
+  }
+
+  static std::string on(const std::string& unit) {
+    return unit == "ahead" ? " made ahead" : fmt::format(" on the {}", unit);
+  }
+
+  // Of each node that is not simply taken; to the notes the same by kind, with how often.
+  static Reasons reasons_of(const StagedGraph& staged, std::vector<std::string>& notes) {
+    Reasons reasons;
+    std::map<std::string, std::string> ops, units;  // by node
+    for (const Node& node : staged.graph.list()) {
+      ops[node.name] = std::string(op_info(node.op).text);
+      units[node.name] = node.unit;
+    }
+    // What left the target's unit first.
+    std::map<std::pair<int, std::string>, long long> kinds;
+    for (const PassReport& pass : staged.passes)
+      for (const PlacedNode& each : pass.placed) {
+        using Kind = Placement::Kind;
+        const Placement& p = each.placement;
+        if (p.kind == Kind::replace) {
+          ++kinds[{1, fmt::format("written as {}: {}", p.by, p.why)}];
+          continue;
+        }
+        const std::string why = p.by.empty() ? p.why : fmt::format("a part of {}: {}", p.by, p.why);
+        reasons[each.name] = why;
+        const int rank = p.kind == Kind::cpu ? 0 : p.kind == Kind::taken ? 2 : 3;
+        if (const auto op = ops.find(each.name); op != ops.end())
+          ++kinds[{rank, fmt::format("{}{}: {}", op->second, on(units.at(each.name)), why)}];
+      }
+    for (const auto& [kind, count] : kinds) notes.push_back(fmt::format("{} {}", format_count(count), kind.second));
+    return reasons;
   }
 
   // Where the graph before a pass that breaks it is kept: beside those of other times.
@@ -261,6 +336,14 @@ class GraphCommand final : public Command {
     return Read{
         std::move(named.imported.graph),         std::move(named.name), named.imported.source, std::move(notes), false,
         std::move(named.imported.tokenizer_json)};
+  }
+
+  // Text is not written under the name of what this command does not write.
+  [[nodiscard]] Result<void> no_other_ending() const {
+    const std::string ending = std::filesystem::path(output_).extension().string();
+    if (ending.empty() || ending == ".txt" || ending == ".graph") return {};
+    return usage_error("-o {}: no graph is written as {}; name it .txt, .html, .svg, .dot or .json, or say --format",
+                       output_, ending);
   }
 
   // No weights are written over: those of the model, or any file that no graph was written to.
@@ -318,7 +401,8 @@ class GraphCommand final : public Command {
     return pins;
   }
 
-  [[nodiscard]] Result<int> print_passes(Context& context, const StagedGraph& staged) const {
+  [[nodiscard]] Result<int> print_passes(Context& context, const StagedGraph& staged,
+                                         const std::vector<std::string>& notes) const {
     if (context.json) {
       json::array passes;
       for (const PassReport& each : staged.passes)
@@ -334,7 +418,9 @@ class GraphCommand final : public Command {
                                       {"note", each.note.empty() ? json::value(nullptr) : json::value(each.note)}});
       json::object object{{"model", model_}, {"stage", stage_}, {"passes", std::move(passes)}};
       object["device"] = device_ ? json::value(*device_) : json::value(nullptr);
+      object["toolchain"] = toolchain_json_;
       object["units"] = json::value_from(units_of(staged.graph));
+      object["notes"] = json::value_from(notes);
       TRY_VOID(print_json(context, object));
       return 0;
     }
@@ -343,10 +429,10 @@ class GraphCommand final : public Command {
       return 0;
     }
     Table table({{"pass"},
-                 {"nodes", Table::Align::right},
-                 {"", Table::Align::right},
-                 {"moved", Table::Align::right},
-                 {"", Table::Align::right},
+                 {"nodes before", Table::Align::right},
+                 {"behind", Table::Align::right},
+                 {"moved before", Table::Align::right},
+                 {"behind", Table::Align::right},
                  {"ms", Table::Align::right},
                  {"proved", Table::Align::right},
                  {"what it does"}});
@@ -372,8 +458,9 @@ class GraphCommand final : public Command {
                         same == staged.passes.begin() ? "" : fmt::format(" (after {})", std::prev(same)->name));
     std::vector<std::string> units;
     for (const auto& [unit, count] : units_of(staged.graph))
-      units.push_back(fmt::format("{} on the {}", format_count(to_long(count)), unit));
+      units.push_back(fmt::format("{}{}", format_count(to_long(count)), on(unit)));
     text += units.empty() ? "\n" : fmt::format("; {}\n", fmt::join(units, ", "));
+    for (const std::string& note : notes) text += fmt::format("{}\n", one_line(note));
     TRY_VOID(context.out.write(text));
     return 0;
   }
@@ -397,6 +484,8 @@ class GraphCommand final : public Command {
     json::object object{{"model", read.source}};
     object["stage"] = stage_of(read);
     object["layers"] = layers ? json::value_from(*layers) : json::value(nullptr);
+    object["device"] = device_ ? json::value(*device_) : json::value(nullptr);
+    object["toolchain"] = toolchain_json_;
     for (auto& member : graph_json(view)) object[member.key()] = std::move(member.value());
     return object;
   }
@@ -407,6 +496,8 @@ class GraphCommand final : public Command {
   std::optional<std::string> device_, toolchain_;
   std::optional<std::int64_t> weight_line_, channel_block_;
   std::vector<std::string> without_, dims_, shapes_;
+  std::vector<std::string> target_notes_;
+  json::value toolchain_json_ = nullptr;
   bool passes_ = false, prove_ = false, channel_first_keys_ = false;
 };
 
