@@ -69,7 +69,7 @@ TEST_P(OnnxExport, GivesPyTorchsValues) {
   if (dynamic) {
     ASSERT_FALSE(outputs.has_value());
     EXPECT_EQ(outputs.error().code, Code::unsupported);
-    EXPECT_EQ(GetParam(), "qwen2-moe");  // each expert takes the rows that chose it
+    EXPECT_TRUE(GetParam() == "qwen2-moe" || GetParam() == "deepseek-v3");  // each expert takes the rows that chose it
     return;
   }
   ASSERT_TRUE(outputs.has_value()) << outputs.error().message;

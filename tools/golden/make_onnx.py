@@ -100,6 +100,7 @@ def deepseek_rotate(xq, xk, angles):
 @contextlib.contextmanager
 def traceable(mix):
     from transformers.models.deepseek_v2 import modeling_deepseek_v2 as deepseek
+    from transformers.models.deepseek_v3 import modeling_deepseek_v3 as deepseek_v3
     from transformers.models.qwen2_moe import modeling_qwen2_moe as qwen2_moe
     masks = masking_utils.ALL_MASK_ATTENTION_FUNCTIONS
     kept = {name: masks[name] for name in ("eager", "sdpa")}
@@ -108,6 +109,8 @@ def traceable(mix):
              (deepseek.DeepseekV2MoE, "moe", lambda *args: deepseek_moe(mix, *args)),
              (deepseek.DeepseekV2RotaryEmbedding, "forward", deepseek_angles),
              (deepseek, "apply_rotary_emb", deepseek_rotate)]
+    if mix is all_rows:  # V3's own loop can be traced
+        spots.append((deepseek_v3.DeepseekV3MoE, "moe", lambda *args: deepseek_moe(mix, *args)))
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in spots]
     masks.register("eager", broadcast_float_mask)
     masks.register("sdpa", broadcast_mask)
@@ -129,6 +132,10 @@ TINY = dict(vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_laye
             num_key_value_heads=2, max_position_embeddings=64, bos_token_id=0, eos_token_id=1, pad_token_id=1)
 ONE = dict(TINY, num_hidden_layers=1)
 EXPERTS = dict(ONE, num_experts_per_tok=2, moe_intermediate_size=8)
+LATENT = dict(EXPERTS, num_key_value_heads=4, kv_lora_rank=8, qk_nope_head_dim=8, qk_rope_head_dim=4,
+              n_shared_experts=1, first_k_dense_replace=0)
+GROUPS = dict(LATENT, q_lora_rank=6, v_head_dim=6, n_routed_experts=8, n_group=4, topk_group=2,
+              routed_scaling_factor=2.5)
 MODELS = {
     "llama": dict(ONE, tie_word_embeddings=False),
     "qwen2": dict(TINY, tie_word_embeddings=True),
@@ -137,9 +144,10 @@ MODELS = {
     "gemma3_text": dict(TINY, head_dim=8, query_pre_attn_scalar=12, sliding_window=6, final_logit_softcapping=10.0,
                         layer_types=["sliding_attention", "full_attention"]),
     "qwen2_moe": dict(EXPERTS, num_experts=4, shared_expert_intermediate_size=12, tie_word_embeddings=False),
-    "deepseek_v2": dict(EXPERTS, num_key_value_heads=4, kv_lora_rank=8, q_lora_rank=None, qk_nope_head_dim=8,
-                        qk_rope_head_dim=4, v_head_dim=8, n_routed_experts=4, n_shared_experts=1,
-                        first_k_dense_replace=0),
+    "deepseek_v2": dict(LATENT, q_lora_rank=None, v_head_dim=8, n_routed_experts=4),
+    "deepseek_v2_groups": dict(GROUPS, topk_method="group_limited_greedy"),
+    "deepseek_v3_groups": dict(GROUPS, norm_topk_prob=True),
+    "deepseek_v3": dict(GROUPS, norm_topk_prob=True, n_routed_experts=4, n_group=2, topk_group=1),
 }
 
 
@@ -190,7 +198,8 @@ def decoder(source, attention):
     if isinstance(source, pathlib.Path):
         model = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
     else:
-        config = transformers.AutoConfig.for_model(source, **json.loads(json.dumps(MODELS[source])))
+        config = transformers.AutoConfig.for_model(source.removesuffix("_groups"),
+                                                   **json.loads(json.dumps(MODELS[source])))
         model = randomise(transformers.AutoModelForCausalLM.from_config(config).float(), sum(source.encode()))
     model.set_attn_implementation(attention)
     return model.eval()
@@ -401,6 +410,9 @@ EXPORTS = {
     "gemma3-dynamo": (lambda _: decode_case("gemma3_text"), dynamo),
     "qwen2-moe": (lambda _: decode_case("qwen2_moe"), torchscript),
     "deepseek-v2-dynamo": (lambda _: decode_case("deepseek_v2"), dynamo),
+    "deepseek-v2-groups-dynamo": (lambda _: prefill_case("deepseek_v2_groups"), dynamo),
+    "deepseek-v3": (lambda _: prefill_case("deepseek_v3"), torchscript),
+    "deepseek-v3-dynamo": (lambda _: decode_case("deepseek_v3_groups"), dynamo),
     "resnet": (resnet_case, torchscript),
     "resnet-trained": (resnet_case, trained),
     "mobilenet-trained": (mobilenet_case, trained),
@@ -408,6 +420,10 @@ EXPORTS = {
     "bert-dynamo": (lambda _: bert_case(attention="sdpa"), dynamo),
     "vit": (vit_case, torchscript),
 }
+
+
+# Of these the config, too: it says what graph importing the checkpoint gives.
+CONFIGS = ["deepseek-v2-groups-dynamo", "deepseek-v3"]
 
 
 def make(name, golden, out):
@@ -425,6 +441,8 @@ def make(name, golden, out):
         raise SystemExit(f"{name}: ONNX Runtime differs from PyTorch by {worst:.2g}")
     arrays = inputs | expected | ({"ids": case["ids"][0].numpy()} if "ids" in case else {})
     np.savez(out / f"{name}.npz", **arrays)
+    if name in CONFIGS:
+        case["model"].config.to_json_file(out / f"{name}.json")
     sizes = [(out / f"{name}.{kind}").stat().st_size for kind in ("onnx", "npz")]
     nodes = len(onnx.load(path).graph.node)
     print(f"{name}: {sizes[0]} + {sizes[1]} bytes, {nodes} nodes, ONNX Runtime differs by {worst:.2g}")
