@@ -236,7 +236,7 @@ ValueId Decoder::moe(std::int64_t layer, ValueId x, const std::string& shared) {
                                        .set(Attr::scale, c.routed_scale)
                                        .set(Attr::groups, c.groups)
                                        .set(Attr::top_groups, c.top_groups)
-                                       .set(Attr::group_score, c.group_score));
+                                       .set(Attr::group_score, c.groups > 1 ? c.group_score : 0));
   const auto stack = [&](const char* which) {
     return constant(weights_.at(p + "experts.*." + which + ".weight").weight);
   };

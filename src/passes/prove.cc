@@ -250,6 +250,19 @@ Result<std::vector<float>> logits_of(const Graph& before, const std::vector<std:
   return bad_input("no output has {} logits", vocab);
 }
 
+// What a cache keeps of `past` tokens, one row each.
+std::vector<float> rows_of(const Recognised::Cache& cache,
+                           const std::map<std::string, std::vector<float>, std::less<>>& kept, std::int64_t past) {
+  std::vector<float> rows;
+  for (std::int64_t t = 0; t < past; ++t)
+    for (const std::string& write : cache.writes) {
+      const std::vector<float>& part = kept.at(write);
+      const auto cols = static_cast<std::ptrdiff_t>(part.size()) / past;
+      rows.insert(rows.end(), part.begin() + t * cols, part.begin() + (t + 1) * cols);
+    }
+  return rows;
+}
+
 // A graph of one step behind a given past, and the decoder that it was recognised as: the decoder runs over the past,
 // what it keeps of that goes into the graph's caches, then both make the logits of the step.
 Result<Proof> prove_recognised(const Graph& before, const Graph& after, const ProveOptions& options, ThreadPool& pool) {
@@ -266,7 +279,8 @@ Result<Proof> prove_recognised(const Graph& before, const Graph& after, const Pr
   TRY(auto kv, KvCache::create(program->states, 1, past + tokens, DType::F32));
   TRY(auto executor, Executor::create(program, kv, pool, Isa::scalar));
   std::map<std::string, std::vector<float>, std::less<>> kept;
-  for (const Recognised::Cache& cache : recognised.caches) kept[cache.write];
+  for (const Recognised::Cache& cache : recognised.caches)
+    for (const std::string& write : cache.writes) kept[write];
   executor->set_tap([&](std::string_view name, std::int64_t rows, std::int64_t cols, float* data) {
     if (const auto at = kept.find(name); at != kept.end()) at->second.assign(data, data + rows * cols);
   });
@@ -297,7 +311,7 @@ Result<Proof> prove_recognised(const Graph& before, const Graph& after, const Pr
     if (const auto known = inputs.known.find(static_cast<ValueId>(i)); known != inputs.known.end()) {
       std::memcpy(bytes.data(), known->second->weight->slabs[0], bytes.size());
     } else if (cache != recognised.caches.end()) {
-      const std::vector<float>& rows = past_rows.at(cache->write);
+      const std::vector<float> rows = rows_of(*cache, past_rows, past);
       // [.., past, ..]: what is before and behind the axis are the columns. Behind the past there may be room.
       const auto axis = static_cast<std::size_t>(cache->axis);
       const std::int64_t length = v.dims[axis];

@@ -10,6 +10,7 @@ Result<Graph> pass_recognize(const Graph& graph, const PassContext& context) {
   auto made = recognize_decoder(graph, context.data);
   if (made) {
     if (context.was_for != nullptr) context.was_for({.tokens = made->tokens, .ctx = made->past + made->tokens});
+    if (context.note != nullptr && !made->note.empty()) context.note(made->note);
     return std::move(made->graph);
   }
   if (made.error().code != Code::unsupported) return made.error();

@@ -1,113 +1,9 @@
-// Products with weights, and attention: scores, masks, probabilities, values.
+// Attention: scores, masks, probabilities, values.
 #include <algorithm>
-#include <cmath>
 
 #include "passes/recognize/rules.h"
 
 namespace knapsack::recognition {
-
-Result<Form> Rules::linear(const Node& node, const Form& x, const Value& weight, const Value* bias, bool rows) {
-  if (weight.dims.size() != 2) {
-    if (bias != nullptr || rows) return unsupported("a matrix of {} dimensions", weight.dims.size());
-    return batched(node, x, weight);
-  }
-  TRY(const ValueId in, this->rows(x));
-  const Grid& grid = *x.grid;
-  if (grid.last() != grid.elements()) return unsupported("a product with something else than whole rows");
-  // What lies as [N, K] in the file is taken as it is.
-  std::shared_ptr<const Weight> matrix;
-  if (!rows) {
-    matrix = builder_.turned(weight);
-  } else {
-    Value seen = weight;
-    if (weight.transposed) {
-      seen.transposed = false;
-      seen.dims = {weight.dims[1], weight.dims[0]};
-      matrix = builder_.turned(seen);
-    } else {
-      matrix = weight.weight;
-    }
-  }
-  ValueId made = -1;
-  if (bias != nullptr) {
-    TRY(const auto vector, builder_.vector(*bias));
-    made = builder_.node(Op::linear, {in, builder_.constant(matrix), builder_.constant(vector)});
-  } else {
-    made = builder_.linear(in, matrix);
-  }
-  return this->made(made, out(node).dims, grid.axis, grid);
-}
-
-// A matrix for each head, or expert: [heads, K, N].
-Result<Form> Rules::batched(const Node& node, const Form& x, const Value& weight) {
-  const Weight& w = *weight.weight;
-  if (weight.dims.size() != 3 || w.slabs.size() > 1)
-    return unsupported("a matrix of {} dimensions", weight.dims.size());
-  const std::int64_t heads = weight.dims[0];
-  const std::int64_t width = weight.dims[1];
-  const std::int64_t made_width = weight.dims[2];
-  const Grid grid = x.grid->seen_along(std::ssize(x.grid->dims) - 2);
-  if (x.kind != Kind::grid || !grid.plain() || grid.axis != std::ssize(grid.dims) - 2 || grid.last() != width)
-    return unsupported("a product of matrices for heads and something else than their rows");
-  const std::int64_t axis = std::ssize(out(node).dims) - 2;
-  if (grid.elements() == width) {  // all on the same rows
-    TRY(const ValueId in, builder_.rows(grid, 1));
-    Form form = made(builder_.linear(in, builder_.flat(weight)), out(node).dims, axis, grid);
-    form.factor = x.factor;
-    return form;
-  }
-  if (grid.elements() != heads * width) return unsupported("a product of other heads");
-  // Heads that lie apart are read where they lie.
-  const auto& columns = grid.parts[0].columns;
-  ValueId in = columns[0].base;
-  const std::int64_t offset = columns[0].col;
-  std::int64_t stride = heads > 1 ? columns[static_cast<std::size_t>(width)].col - offset : builder_.columns(in);
-  bool regular = offset >= 0 && stride >= offset + width && stride * heads == builder_.columns(in);
-  for (std::int64_t i = 0; i < grid.elements() && regular; ++i) {
-    const Column& c = columns[static_cast<std::size_t>(i)];
-    regular = c.base == in && c.col == i / width * stride + offset + i % width;
-  }
-  if (!regular) {
-    TRY(in, builder_.rows(grid, 1));
-    stride = width;
-  }
-  const std::int64_t rows = weight.transposed ? made_width : width;
-  const ValueId base = builder_.node(Op::head_linear, {in, builder_.constant(Builder::below_each_other(w))},
-                                     Attrs{}
-                                         .set(Attr::heads, heads)
-                                         .set(Attr::in_stride, stride)
-                                         .set(Attr::in_offset, regular ? offset : 0)
-                                         .set(Attr::head_rows, rows)
-                                         .set(Attr::row_offset, 0)
-                                         .set(Attr::rows, rows)
-                                         .set(Attr::transposed, weight.transposed ? 0 : 1));
-  Form form = made(base, out(node).dims, axis, grid);
-  form.factor = x.factor;
-  return form;
-}
-
-Result<Form> Rules::product(const Node& node) {
-  const Form& a = in(node, 0);
-  const Form& b = in(node, 1);
-  const bool constant = b.kind == Kind::side || b.kind == Kind::matrix;
-  if (node.op == Op::Gemm) {
-    const bool plain =
-        node.attrs.i(Attr::trans_a) == 0 && node.attrs.f(Attr::alpha, 1) == 1 && node.attrs.f(Attr::beta, 1) == 1;
-    if (!constant || !plain || (node.inputs.size() > 2 && !is_known(in(node, 2))))
-      return unsupported("a form of it that no product of rows is");
-    const Value* bias = node.inputs.size() > 2 ? in(node, 2).side.get() : nullptr;
-    return linear(node, a, *b.side, bias, node.attrs.i(Attr::trans_b) != 0);
-  }
-  if (constant && (a.kind == Kind::grid || a.kind == Kind::function)) return linear(node, a, *b.side, nullptr, false);
-  if (constant && a.kind == Kind::routed) {
-    TRY(const ValueId sum, routed_rows(a));
-    const auto axis = std::ssize(a.dims) - 2;
-    return linear(node, made(sum, a.dims, axis, Grid{.dims = {1}, .parts = {}}), *b.side, nullptr, false);
-  }
-  if (a.kind == Kind::probs) return attended(node, a, b);
-  if (is_rows(a) && is_rows(b)) return scores(node, a, b);
-  return unsupported("a product of something else than activations, weights and a cache");
-}
 
 Result<Form> Rules::cached(const Form& x) {
   if (x.grid->along == Along::cache) return x;
@@ -187,13 +83,40 @@ std::optional<Grid> for_heads(const Grid& grid, const std::vector<std::int64_t>&
 
 }  // namespace
 
+// Of latents, where keys are made of them and no cache has whole ones. Nothing: it is not so.
+Result<std::optional<Form>> Rules::latent_scores(const Grid& queries, double factor, const Form& k,
+                                                 const std::vector<std::int64_t>& batch) {
+  double both = factor;
+  TRY(const Grid keys, builder_.settled(*k.grid, both));
+  const auto each = for_heads(keys, batch, true);
+  if (!each || queries.elements() != each->elements()) return std::optional<Form>{};
+  auto latent = latent_keys(each->parts[0].columns, each->dims[0]);
+  if (!latent) return std::optional<Form>{};
+  TRY(const Grid settled, builder_.settled(queries, both));
+  if (!latent_queries(settled.parts[0].columns, *latent)) return std::optional<Form>{};
+  both *= k.factor;
+  auto made = std::make_shared<Scores>();
+  made->heads = latent->heads;
+  made->dims = batch;
+  made->dims.push_back(queries.length());
+  made->dims.push_back(keys.length());
+  made->latent = std::move(latent);
+  Form form{.kind = Kind::scores, .scores = made};
+  form.f = through(activation_points(), [&](double x) { return x * both; });
+  return std::optional<Form>{std::move(form)};
+}
+
 Result<Form> Rules::scores(const Node& node, const Form& q, const Form& k) {
   const Grid queries = q.grid->seen_along(std::ssize(q.grid->dims) - 2);
   if (queries.along != Along::step || queries.axis != std::ssize(queries.dims) - 2)
     return unsupported("a product of activations that is no query with keys");
-  TRY(const Form keys, cached(k));
   const auto& dims = out(node).dims;
   const std::vector<std::int64_t> batch(dims.begin(), dims.end() - 2);
+  if (k.grid->along == Along::step && inputs_.caches.empty()) {
+    TRY(const auto latent, latent_scores(queries, q.factor, k, batch));
+    if (latent) return *latent;
+  }
+  TRY(const Form keys, cached(k));
   const auto spread_keys = for_heads(*keys.grid, batch, true);
   const std::int64_t width = queries.last();
   const std::int64_t heads = queries.elements() / width;
@@ -202,7 +125,7 @@ Result<Form> Rules::scores(const Node& node, const Form& q, const Form& k) {
   const ValueId write = keys.grid->parts[0].columns[0].base;
   if (!spread_keys || heads != of_batch || spread_keys->dims[1] != width)
     return unsupported("queries and keys of different shapes");
-  const auto groups = groups_of(*spread_keys, heads, width, builder_.columns(builder_.maker(write)->inputs[0]));
+  const auto groups = groups_of(*spread_keys, heads, width, builder_.columns(write));
   if (!groups) return unsupported("heads of keys in an order that no grouped attention has");
   double factor = q.factor;
   TRY(const Grid settled, builder_.settled(queries, factor));
@@ -248,14 +171,35 @@ Result<Form> Rules::softmax(const Node& node) {
 
 Result<Form> Rules::attended(const Node& node, const Form& probs, const Form& v) {
   if (!is_rows(v)) return unsupported("probabilities times something else than values");
-  TRY(const Form values, cached(v));
   const Scores& s = *probs.scores;
   const auto& dims = out(node).dims;
+  if (s.latent) {
+    double factor = v.factor;
+    if (v.grid->along != Along::step) return unsupported("values of something else than the keys' latents");
+    TRY(const Grid whole, builder_.settled(*v.grid, factor));
+    const auto each = for_heads(whole, {s.dims.begin(), s.dims.end() - 2}, false);
+    Latent latent = *s.latent;
+    if (!each || !latent_values(each->parts[0].columns, latent))
+      return unsupported("values of something else than the keys' latents");
+    {
+      auto columns = columns_of(latent.latent, builder_.columns(latent.latent));
+      const auto rotated = columns_of(latent.k_rope, builder_.columns(latent.k_rope));
+      columns.insert(columns.end(), rotated.begin(), rotated.end());
+      const Grid both{
+          .dims = {inputs_.tokens, std::ssize(columns)}, .axis = 0, .parts = {{.columns = std::move(columns)}}};
+      TRY(const ValueId kept, builder_.rows(both, 1));
+      const ValueId context = latent_context(latent, builder_.cache(kept, ""), s);
+      Form form = this->made(context, dims, std::ssize(dims) - 2, Grid{.dims = {1}, .parts = {}});
+      form.factor = factor;
+      return form;
+    }
+  }
+  TRY(const Form values, cached(v));
   const auto spread_values = for_heads(*values.grid, {s.dims.begin(), s.dims.end() - 2}, false);
   if (!spread_values) return unsupported("values of another shape");
   const std::int64_t width = spread_values->dims[1];
   const ValueId write = values.grid->parts[0].columns[0].base;
-  const std::int64_t columns = builder_.columns(builder_.maker(write)->inputs[0]);
+  const std::int64_t columns = builder_.columns(write);
   // Of one group it may be a part of what the cache has: a latent's.
   const auto groups = groups_of(*spread_values, s.heads, width, s.kv_heads == 1 ? width : columns);
   if (!groups || *groups != s.kv_heads) return unsupported("heads of values in an order that no grouped attention has");

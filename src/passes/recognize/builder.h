@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,10 +28,14 @@ class Builder {
   std::vector<ValueId> nodes(Op op, std::vector<ValueId> inputs, Attrs attrs);
   [[nodiscard]] const Node* maker(ValueId id) const;
 
+  // A weight without data.
+  static std::shared_ptr<const Weight> shape_alone(std::string name, DType dtype, std::vector<std::int64_t> shape);
   // Constants. turned: `v` [K, N] as [N, K]; vector: F32.
   std::shared_ptr<const Weight> turned(const Value& v);
   // [heads, K, N] as [heads * N, K]; and what is stored as [heads, rows, columns] as [heads * rows, columns].
   std::shared_ptr<const Weight> flat(const Value& v);
+  // a [heads * A, K] and b [heads * B, K] as [heads * (A + B), K], of each head a's rows, then b's.
+  [[nodiscard]] std::shared_ptr<const Weight> interleaved(const Weight& a, const Weight& b, std::int64_t heads) const;
   static std::shared_ptr<const Weight> below_each_other(const Weight& w);
   Result<std::shared_ptr<const Weight>> vector(const Value& v) const;
   ValueId constant(const std::shared_ptr<const Weight>& weight);
@@ -43,13 +48,24 @@ class Builder {
   // changes.
   Result<Grid> settled(const Grid& grid, double& factor);
 
+  // Stands for the matrices of the experts that a router chose, [top_k * N, K] without data, until a sum of experts is
+  // made of all of them. all: [experts, K, N].
+  struct StandIn {
+    std::shared_ptr<const Value> all;
+    Choice choice;
+  };
+  ValueId stand_in(const std::shared_ptr<const Value>& all, const Choice& choice);
+  [[nodiscard]] const StandIn* stand_in(ValueId constant) const;
+  [[nodiscard]] const std::map<ValueId, StandIn>& stand_ins() const { return stand_ins_; }
+
   ValueId linear(ValueId x, const std::shared_ptr<const Weight>& weight);
   // The cache that keeps x [T, columns]; the same for the same x. past: the input it continues; empty: none.
   ValueId cache(ValueId x, const std::string& past);
 
   struct CacheInfo {
     ValueId write = -1, x = -1;
-    std::string past;  // the input's name
+    std::vector<ValueId> parts{};  // what is written, in the order of columns
+    std::string past{};            // the input's name
   };
   [[nodiscard]] const std::vector<CacheInfo>& caches() const { return caches_; }
   [[nodiscard]] std::int64_t columns(ValueId id) const { return graph_.value(id).cols(); }
@@ -68,12 +84,14 @@ class Builder {
   std::string name_;
   int count_ = 0;
   std::vector<int> maker_;
+  std::set<ValueId> read_;
   std::vector<CacheInfo> caches_;
   std::map<const Weight*, ValueId> constants_;
   std::map<const Weight*, std::shared_ptr<const Weight>> turned_;
   std::map<std::pair<ValueId, std::vector<std::int32_t>>, ValueId> selected_;
   std::vector<std::pair<std::vector<float>, ValueId>> tables_;
   std::map<std::string, ValueId> rotated_;  // by what is done
+  std::map<ValueId, StandIn> stand_ins_;
 };
 
 }  // namespace knapsack::recognition

@@ -13,31 +13,10 @@ bool passes(Op op) {
          op == Op::Expand;
 }
 
-bool of_choice(Kind kind) { return kind >= Kind::expert_logits_softmax; }
+bool of_choice(Kind kind) { return kind >= Kind::router_scores; }
 
 bool is_hit(Kind kind) {
   return kind == Kind::hit_tokens || kind == Kind::hit_places || kind == Kind::hit_flat || kind == Kind::hit_weight;
-}
-
-Form become(const Form& form, Kind kind, std::vector<std::int64_t> dims) {
-  Form made = form;
-  made.kind = kind;
-  made.dims = std::move(dims);
-  return made;
-}
-
-// Experts' matrices as one [experts, rows, columns], each where it lies.
-std::shared_ptr<const Weight> stacked(const std::vector<std::shared_ptr<const Weight>>& experts) {
-  const Weight& first = *experts[0];
-  Weight all{.name = first.name + ".*", .dtype = first.dtype};
-  all.shape = {std::ssize(experts), first.shape[0], first.shape[1]};
-  for (const auto& each : experts) {
-    if (each->slabs.empty()) continue;
-    all.slabs.push_back(each->slabs[0]);
-    all.owners.insert(all.owners.end(), each->owners.begin(), each->owners.end());
-  }
-  if (all.slabs.size() != experts.size()) all.slabs.clear();
-  return std::make_shared<const Weight>(std::move(all));
 }
 
 }  // namespace
@@ -63,6 +42,44 @@ std::optional<Result<Form>> Rules::routed_product(const Node& node) {
   return std::nullopt;
 }
 
+// One-hot ids, moved about until an expert's are found in them. Nothing: it is something else.
+std::optional<Result<Rules::Forms>> Rules::one_hot(const Node& node) {
+  const Form& x = in(node, 0);
+  const auto one = [](Result<Form> form) -> Result<Forms> {
+    if (!form) return form.error();
+    return Forms{std::move(*form)};
+  };
+  if (node.op == Op::OneHot && x.kind == Kind::chosen_ids) {
+    if (node.attrs.i(Attr::depth) != x.choice.experts || x.dims.size() != 2)
+      return Result<Forms>(unsupported("one-hot ids of other experts"));
+    Form made = become(x, Kind::one_hot, out(node).dims);
+    made.side = places_of(made.dims);
+    return one(std::move(made));
+  }
+  if (x.kind != Kind::one_hot) return std::nullopt;
+  if (node.op != Op::NonZero)
+    return places_only(node.op) ? one(placed(node, x)) : Result<Forms>(unsupported("of a router's choice"));
+  const auto places = numbers_of(*x.side);
+  const auto experts = static_cast<std::size_t>(x.choice.experts);
+  const std::int64_t tokens = inputs_.tokens;
+  const std::int64_t top_k = x.choice.top_k;
+  const auto no = [] { return Result<Forms>(unsupported("it finds something else than the rows of one expert")); };
+  if (x.dims.size() != 2 || std::ssize(places) != tokens * top_k) return no();
+  Form hits = become(x, Kind::hits, out(node).dims);
+  hits.turned = x.dims[0] == top_k &&
+                (top_k != tokens || (places.size() > 1 && places[1] >= places[0] + static_cast<double>(experts) *
+                                                                                       static_cast<double>(top_k)));
+  hits.expert = static_cast<int>(static_cast<std::size_t>(places[0]) % experts);
+  for (std::int64_t t = 0; t < tokens; ++t)
+    for (std::int64_t k = 0; k < top_k; ++k) {
+      const auto place =
+          static_cast<std::size_t>(places[static_cast<std::size_t>(hits.turned ? k * tokens + t : t * top_k + k)]);
+      if (place != static_cast<std::size_t>(t * top_k + k) * experts + static_cast<std::size_t>(hits.expert))
+        return no();
+    }
+  return one(std::move(hits));
+}
+
 // Nothing: it has to do with no router.
 std::optional<Result<Rules::Forms>> Rules::routing(const Node& node) {
   const auto one = [](Form form) { return Result<Forms>(Forms{std::move(form)}); };
@@ -73,27 +90,10 @@ std::optional<Result<Rules::Forms>> Rules::routing(const Node& node) {
   const auto axis_is_last = [&](const std::vector<std::int64_t>& dims) {
     return node.attrs.i(Attr::axis) == std::ssize(dims) - 1;
   };
-  // A router's logits, and the choice among them.
-  if ((node.op == Op::Softmax || node.op == Op::TopK) && x.kind == Kind::grid && x.grid->along == Along::step &&
-      x.grid->elements() == x.grid->last() && axis_is_last(x.grid->dims)) {
-    const auto logits = rows(x);
-    if (!logits) return Result<Forms>(logits.error());
-    Form made{.kind = Kind::expert_logits_softmax, .dims = out(node).dims};
-    made.choice = {.logits = *logits, .experts = x.grid->last()};
-    if (node.op == Op::Softmax) return one(std::move(made));
-    made.choice.raw = true;
-    made.choice.top_k = node.attrs.i(Attr::k);
-    return Result<Forms>(
-        Forms{become(made, Kind::chosen, out(node).dims), become(made, Kind::chosen_ids, out(node, 1).dims)});
-  }
+  if (auto chosen = choosing(node)) return chosen;
   if (!any) return std::nullopt;
-  if (node.op == Op::TopK && x.kind == Kind::expert_logits_softmax && axis_is_last(x.dims) &&
-      node.attrs.i(Attr::largest) != 0) {
-    Form made = x;
-    made.choice.top_k = node.attrs.i(Attr::k);
-    return Result<Forms>(
-        Forms{become(made, Kind::chosen, out(node).dims), become(made, Kind::chosen_ids, out(node, 1).dims)});
-  }
+  if (auto gathered = chosen_matrices(node)) return gathered;
+  if (auto hot = one_hot(node)) return hot;
   if (node.op == Op::Softmax && x.kind == Kind::chosen && x.choice.raw && axis_is_last(x.dims)) {
     Form made = x;
     made.choice.raw = false;
@@ -129,8 +129,8 @@ std::optional<Result<Rules::Forms>> Rules::routing(const Node& node) {
   if (node.op == Op::NonZero && x.kind == Kind::is_expert) return one(become(x, Kind::hits, out(node).dims));
   if (node.op == Op::Transpose && x.kind == Kind::hits) return one(become(x, Kind::hits, out(node).dims));
   if (node.op == Op::Split && x.kind == Kind::hits && node.outputs.size() == 2)
-    return Result<Forms>(
-        Forms{become(x, Kind::hit_tokens, out(node).dims), become(x, Kind::hit_places, out(node, 1).dims)});
+    return Result<Forms>(Forms{become(x, x.turned ? Kind::hit_places : Kind::hit_tokens, out(node).dims),
+                               become(x, x.turned ? Kind::hit_tokens : Kind::hit_places, out(node, 1).dims)});
   // All experts at once, [experts, tokens, hidden].
   if (node.op == Op::Transpose && x.kind == Kind::shares) {
     const auto perm = node.attrs.list(Attr::perm);
@@ -153,6 +153,7 @@ std::optional<Result<Rules::Forms>> Rules::routing(const Node& node) {
       if (x.kind == Kind::chosen && y.kind == Kind::chosen_sum && x.choice == y.choice) {
         Form made = x;
         made.choice.normalized = true;
+        made.choice.scale = 1;
         return one(std::move(made));
       }
       break;
@@ -180,7 +181,8 @@ std::optional<Result<Rules::Forms>> Rules::routing(const Node& node) {
           made.grid = b->grid;
           return one(std::move(made));
         }
-        if (a->kind == Kind::chosen && b->kind == Kind::is_expert && !a->choice.raw) {
+        if (a->kind == Kind::chosen && b->kind == Kind::is_expert && !a->choice.raw &&
+            a->choice.same_experts(b->choice)) {
           Form made = become(*a, Kind::expert_weight_all, out(node).dims);
           made.expert = b->expert;
           return one(std::move(made));
@@ -210,7 +212,7 @@ std::optional<Result<Rules::Forms>> Rules::routing(const Node& node) {
         if (a->kind == Kind::chosen_sum && number(*b) && std::abs(*number(*b)) < 1e-9) return one(*a);
         if (a->kind == Kind::routed && a->expert < 0 &&
             (b->kind == Kind::grid || b->kind == Kind::function || (b->kind == Kind::routed && b->expert < 0))) {
-          auto sum = plus(*a, *b);
+          auto sum = plus(x, y);
           if (!sum) return Result<Forms>(sum.error());
           if (sum->kind == Kind::routed) sum->dims = out(node).dims;
           return one(std::move(*sum));
@@ -230,7 +232,7 @@ std::optional<Result<Rules::Forms>> Rules::routing(const Node& node) {
         return one(std::move(made));
       }
       if (x.kind == Kind::chosen && x.choice.flat && y.kind == Kind::hit_flat && !y.choice.flat &&
-          node.attrs.i(Attr::axis) == 0) {
+          x.choice.same_experts(y.choice) && node.attrs.i(Attr::axis) == 0) {
         Form made = become(x, Kind::hit_weight, out(node).dims);
         made.choice.flat = false;
         made.expert = y.expert;
@@ -240,7 +242,7 @@ std::optional<Result<Rules::Forms>> Rules::routing(const Node& node) {
     case Op::ScatterElements:
     case Op::ScatterND:
       if (node.op == Op::ScatterElements && number(x) == 0.0 && y.kind == Kind::chosen_ids &&
-          in(node, 2).kind == Kind::chosen && in(node, 2).choice.logits == y.choice.logits && !in(node, 2).choice.raw &&
+          in(node, 2).kind == Kind::chosen && in(node, 2).choice.same_experts(y.choice) && !in(node, 2).choice.raw &&
           node.attrs.i(Attr::axis) == std::ssize(y.dims) - 1) {
         Form made = become(in(node, 2), Kind::shares, out(node).dims);
         made.expert = static_cast<int>(node.attrs.i(Attr::axis));
@@ -269,98 +271,6 @@ std::optional<Result<Rules::Forms>> Rules::routing(const Node& node) {
       break;
   }
   return no("of a router's choice");
-}
-
-// The matrices of experts that were multiplied with at once, as [experts, N, K].
-Result<Rules::Experts> Rules::at_once(const Form& form) {
-  const std::int64_t count = form.choice.experts;
-  const auto& columns = form.grid->parts[0].columns;
-  const Node* down = builder_.maker(columns[0].base);
-  if (!form.grid->plain() || columns != columns_of(columns[0].base, std::ssize(columns)) || down == nullptr ||
-      down->op != Op::head_linear || down->attrs.i(Attr::heads) != count || down->attrs.i(Attr::in_offset) != 0)
-    return unsupported("experts whose results are no product of their own");
-  const Node* middle = builder_.maker(down->inputs[0]);
-  if (middle == nullptr || middle->op != Op::gated_act) return unsupported("experts that are no gated MLPs");
-  Experts made{.act = middle->attrs.i(Attr::act)};
-  const auto stack = [&](const Weight& w) {
-    Weight stacked = w;
-    stacked.shape = {count, w.shape[0] / count, w.shape[1]};
-    return std::make_shared<const Weight>(std::move(stacked));
-  };
-  for (const std::size_t i : {0UL, 1UL}) {
-    const Node* part = builder_.maker(middle->inputs[i]);
-    if (part == nullptr || part->op != Op::linear || part->inputs.size() != 2)
-      return unsupported("experts that are no gated MLPs");
-    if (i == 1 && part->inputs[0] != made.x) return unsupported("gates and ups of different rows");
-    made.x = part->inputs[0];
-    (i == 0 ? made.gate : made.up) = stack(*builder_.graph().value(part->inputs[1]).weight);
-  }
-  const auto stored = stack(*builder_.graph().value(down->inputs[1]).weight);
-  made.down = stored;
-  if (down->attrs.i(Attr::transposed) != 0) {  // [experts, K, N]
-    Value seen{.name = stored->name, .kind = ValueKind::constant, .dtype = stored->dtype, .dims = stored->shape};
-    seen.weight = stored;
-    made.down = stack(*builder_.flat(seen));
-  }
-  return made;
-}
-
-// Those that were multiplied with one by one.
-Result<Rules::Experts> Rules::one_by_one(const Form& form) {
-  const Choice& c = form.choice;
-  if (std::ssize(form.experts) != c.experts || form.experts.begin()->first != 0)
-    return unsupported("a sum of {} experts of {}", form.experts.size(), c.experts);
-  std::vector<std::shared_ptr<const Weight>> gates;
-  std::vector<std::shared_ptr<const Weight>> ups;
-  std::vector<std::shared_ptr<const Weight>> downs;
-  Experts made;
-  const auto weight_of = [&](const Node& node) { return builder_.graph().value(node.inputs[1]).weight; };
-  for (const auto& [expert, y] : form.experts) {
-    const Node* down = builder_.maker(y);
-    const bool product = down != nullptr && down->op == Op::linear && down->inputs.size() == 2;
-    const Node* middle = product ? builder_.maker(down->inputs[0]) : nullptr;
-    if (middle == nullptr || middle->op != Op::gated_act) return unsupported("expert {} is no gated MLP", expert);
-    const Node* gate = builder_.maker(middle->inputs[0]);
-    const Node* up = builder_.maker(middle->inputs[1]);
-    for (const Node* each : {gate, up})
-      if (each == nullptr || each->op != Op::linear || each->inputs.size() != 2)
-        return unsupported("expert {} is no gated MLP", expert);
-    if (made.x < 0) made.x = gate->inputs[0];
-    if (made.act < 0) made.act = middle->attrs.i(Attr::act);
-    if (gate->inputs[0] != made.x || up->inputs[0] != made.x || middle->attrs.i(Attr::act) != made.act)
-      return unsupported("expert {} is not as the others are", expert);
-    gates.push_back(weight_of(*gate));
-    ups.push_back(weight_of(*up));
-    downs.push_back(weight_of(*down));
-  }
-  for (const auto* list : {&gates, &ups, &downs})
-    for (const auto& each : *list)
-      if (each->shape != list->front()->shape || each->dtype != list->front()->dtype)
-        return unsupported("experts of different shapes");
-  made.gate = stacked(gates);
-  made.up = stacked(ups);
-  made.down = stacked(downs);
-  return made;
-}
-
-Result<ValueId> Rules::routed_rows(const Form& form) {
-  const Choice& c = form.choice;
-  if (form.expert >= 0 || c.raw) return unsupported("a sum of experts that is not whole");
-  TRY(const Experts experts, form.grid != nullptr ? at_once(form) : one_by_one(form));
-  const auto chosen = builder_.nodes(Op::router, {c.logits},
-                                     Attrs{}
-                                         .set(Attr::experts, c.experts)
-                                         .set(Attr::top_k, c.top_k)
-                                         .set(Attr::score, 0)
-                                         .set(Attr::norm_topk, c.normalized ? 1 : 0)
-                                         .set(Attr::scale, c.scale)
-                                         .set(Attr::groups, 1)
-                                         .set(Attr::top_groups, 1)
-                                         .set(Attr::group_score, 0));
-  return builder_.node(Op::moe,
-                       {experts.x, chosen[0], chosen[1], builder_.constant(experts.gate), builder_.constant(experts.up),
-                        builder_.constant(experts.down)},
-                       Attrs{}.set(Attr::act, experts.act).set(Attr::top_k, c.top_k));
 }
 
 }  // namespace knapsack::recognition

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,30 +63,48 @@ struct Grid {
 
 enum class Kind : std::uint8_t {
   unknown,
-  side,                   // known numbers: constants, positions, masks, and what follows from them
-  matrix,                 // a constant that is too large to be computed with
-  grid,                   // factor * grid
-  function,               // f(grid), element by element
-  row_norm,               // f(mean of the squares of grid's last dimension)
-  scores,                 // f(q k)
-  masked,                 // the same, masked
-  probs,                  // softmax of these
-  probs_nan,              // where those are no numbers
-  expert_logits_softmax,  // softmax of a router's logits
-  chosen,                 // weights of the chosen experts
-  chosen_sum,             // their sum
+  side,           // known numbers: constants, positions, masks, and what follows from them
+  matrix,         // a constant that is too large to be computed with
+  grid,           // factor * grid
+  function,       // f(grid), element by element
+  row_norm,       // f(mean of the squares of grid's last dimension)
+  scores,         // f(q k)
+  masked,         // the same, masked
+  probs,          // softmax of these
+  probs_nan,      // where those are no numbers
+  router_scores,  // softmax or sigmoid of a router's logits
+  router_choice,  // what is chosen by, where it differs: corrected, or 0 outside the chosen groups
+  group_best,     // of each group the two best of it
+  group_scores,   // their sum, or the best one
+  group_ids,      // the chosen groups
+  group_mask,     // 1 in the chosen groups (`turned`: in the others), 0 elsewhere; `side`: where each is from
+  chosen,         // weights of the chosen experts
+  chosen_sum,     // their sum
   chosen_ids,
-  is_expert,          // where the chosen one is `expert`
+  chosen_matrices,    // those of the chosen experts, `side` being all
+  one_hot,            // of the ids; `side`: where each is from
+  is_expert,          // where the chosen one is `expert`; `turned`: [places, tokens]
   expert_weight_all,  // `chosen` where it is, else 0
   expert_weight,      // of the expert, [tokens, 1]
-  hits,               // places [2, hits] of is_expert: token, place among the chosen
+  hits,               // places [2, hits] of is_expert: token, place among the chosen; `turned`: the other way round
   hit_tokens,
   hit_places,
   hit_flat,
   hit_weight,
   shares,      // weights of all experts, 0 of those not chosen; `expert`: the dimension along which they lie
-  shared_out,  // what all experts make, times those; the same
+  shared_out,  // what all experts make, or the chosen ones, times those; the same
   routed,      // a sum of experts' outputs times their weights
+};
+
+// Keys of heads that a latent is multiplied into, beside one rotated part for all: how a checkpoint's graph reads them.
+struct Latent {
+  std::int64_t heads = 0;
+  std::vector<std::int64_t> plain{}, rotated{};  // of a head's columns, in the order of what they are made of
+  ValueId product = -1, latent = -1, up = -1;    // latent [T, width] times up [heads * head_rows, width]
+  std::int64_t head_rows = 0, k_row = 0, v_row = 0, v_dim = 0;  // of up, for each head
+  ValueId k_rope = -1;
+  ValueId q = -1, q_rope = -1;  // each head's columns from `offset` on, `stride` apart
+  std::int64_t q_stride = 0, q_offset = 0, rope_stride = 0, rope_offset = 0;
 };
 
 struct Scores {
@@ -95,17 +114,30 @@ struct Scores {
   double scale = 1, softcap = 0;
   std::int64_t window = 0;
   bool masked = false;
+  std::optional<Latent> latent{};
 };
 
 // How a router chooses, and what of it a value is.
 struct Choice {
   ValueId logits = -1;
   std::int64_t experts = 0, top_k = 0;
+  bool sigmoid = false;
+  ValueId correction = -1;
+  std::int64_t groups = 1, top_groups = 1;  // the best `top_groups` of them alone
+  bool best_two = false;                    // a group's score is the sum of its two best, not the best
   bool normalized = false;
   double scale = 1;
   bool raw = false;   // of logits: softmax is still to come
   bool flat = false;  // [tokens * top_k, 1]
   bool operator==(const Choice&) const = default;
+  [[nodiscard]] bool same_scores(const Choice& other) const {
+    return logits == other.logits && sigmoid == other.sigmoid && raw == other.raw;
+  }
+  [[nodiscard]] bool same_experts(const Choice& other) const {
+    return logits == other.logits && sigmoid == other.sigmoid && top_k == other.top_k &&
+           correction == other.correction && groups == other.groups && top_groups == other.top_groups &&
+           best_two == other.best_two;
+  }
 };
 
 struct Form {
@@ -118,6 +150,8 @@ struct Form {
   std::shared_ptr<const Scores> scores{};
   Choice choice{};
   int expert = -1;
+  bool grouped = false;  // of a router: the last two dimensions are groups and their experts
+  bool turned = false;
   std::map<int, ValueId> experts{};  // routed: what each makes, [tokens, hidden]
   std::vector<std::int64_t> dims{};  // routed, chosen and the like
 };

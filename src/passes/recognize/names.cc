@@ -101,9 +101,68 @@ class Namer {
       put(*before, layer + ".attn_norm", input_norm);
   }
 
+  // What a product reads of a matrix that more than one does: its rows.
+  void part(const Node& product, const std::string& name, const std::string& weight, std::int64_t first) {
+    put(product, name, "");
+    if (product.op != Op::linear) return;
+    const std::int64_t rows = graph_.value(product.inputs[1]).dims[0];
+    const char* const parts[] = {"weight", "bias"};
+    for (std::size_t i = 1; i < product.inputs.size(); ++i)
+      names_.constants.try_emplace(product.inputs[i],
+                                   fmt::format("{}.{}[{}:{}]", weight, parts[i - 1], first, first + rows));
+  }
+
+  // Attention over latents: queries are taken into them, the context out of them. False: it is none.
+  bool latent(const Node& node, const std::string& layer) {
+    const Node* query = maker(node.inputs[0]);
+    const Node* into = query != nullptr && query->op == Op::head_concat ? maker(query->inputs[0]) : nullptr;
+    const Node* out = reader(node.outputs[0], Op::head_linear);
+    const Node* second = maker(node.inputs[1]);
+    const Node* first = second != nullptr && second->op == Op::kv_write ? maker(second->inputs[1]) : nullptr;
+    if (into == nullptr || into->op != Op::head_linear || out == nullptr || first == nullptr) return false;
+    const std::string weight = "model." + layer + ".self_attn.";
+    const std::string name = layer + ".attn.";
+    put(node, name + "latent", "");
+    put(*query, name + "q", "");
+    put(*into, name + "q_latent", weight + "kv_b_proj");
+    put(*out, name + "context", "");
+    put(*first, name + "kv_write", "");
+    put(*second, name + "k_write", "");
+    names_.values.try_emplace(first->inputs[1], layer + ".kv.latent");
+    if (const Node* rope = maker(query->inputs[1]); rope != nullptr && rope->op == Op::rope)
+      put(*rope, name + "q_rope", "");
+    projection(into->inputs[0], layer, "q");
+    const Node* norm = maker(first->inputs[0]);
+    const Node* rope = maker(second->inputs[0]);
+    std::int64_t width = 0;
+    if (norm != nullptr && norm->op == Op::rms_norm) {
+      put(*norm, name + "kv_norm", weight + "kv_a_layernorm");
+      if (const Node* product = maker(norm->inputs[0])) {
+        width = graph_.value(product->outputs[0]).cols();
+        part(*product, name + "kv_latent", weight + "kv_a_proj_with_mqa", 0);
+        if (const Node* before = source(*product); before != nullptr && before->op == Op::rms_norm)
+          put(*before, layer + ".attn_norm", "model." + layer + ".input_layernorm");
+      }
+    }
+    if (rope != nullptr && rope->op == Op::rope) {
+      put(*rope, name + "k_rope", "");
+      if (const Node* product = maker(rope->inputs[0]))
+        part(*product, name + "k_pos", weight + "kv_a_proj_with_mqa", width);
+    }
+    if (const Node* o = reader(out->outputs[0], Op::linear)) output(*o, layer);
+    return true;
+  }
+
+  void output(const Node& o, const std::string& layer) {
+    put(o, layer + ".attn.o_proj", "model." + layer + ".self_attn.o_proj");
+    source(o);
+    sum(o, layer + ".attn.out", layer + ".attn.post_norm", "model." + layer + ".post_attention_layernorm");
+  }
+
   void attention(const Node& node, const std::string& layer) {
-    put(node, layer + ".attn.context", "");
     latent_ = false;
+    if (latent(node, layer)) return;
+    put(node, layer + ".attn.context", "");
     projection(node.inputs[0], layer, "q");
     for (const auto& [input, which] : {std::pair<std::size_t, std::string>{2, "v"}, {1, "k"}}) {
       const Node* write = maker(node.inputs[input]);
@@ -113,10 +172,7 @@ class Namer {
       projection(write->inputs[0], layer, which);
     }
     const Node* o = reader(node.outputs[0], Op::linear);
-    if (o == nullptr) return;
-    put(*o, layer + ".attn.o_proj", "model." + layer + ".self_attn.o_proj");
-    source(*o);
-    sum(*o, layer + ".attn.out", layer + ".attn.post_norm", "model." + layer + ".post_attention_layernorm");
+    if (o != nullptr) output(*o, layer);
   }
 
   // What is added to the residual, behind a norm perhaps.
@@ -145,7 +201,10 @@ class Namer {
     const Node* add = reader(scaled != nullptr ? scaled->outputs[0] : down->outputs[0], Op::add);
     const bool shared = add != nullptr && (is_moe(add->inputs[0]) || is_moe(add->inputs[1]));
     const std::string name = layer + (shared ? ".mlp.shared." : ".mlp.");
-    const std::string weight = "model." + layer + (shared ? ".mlp.shared_expert." : ".mlp.");
+    const std::string weight = "model." + layer +
+                               (!shared             ? ".mlp."
+                                : scaled != nullptr ? ".mlp.shared_expert."
+                                                    : ".mlp.shared_experts.");
     put(*gate, name + "gate_proj", weight + "gate_proj");
     put(*up, name + "up_proj", weight + "up_proj");
     put(act, name + "act", "");
@@ -181,6 +240,8 @@ class Namer {
     const Node* router = maker(moe.inputs[1]);
     if (router == nullptr) return;
     put(*router, layer + ".mlp.experts", "");
+    if (router->inputs.size() > 1)
+      names_.constants.try_emplace(router->inputs[1], weight + "gate.e_score_correction_bias");
     if (const Node* logits = maker(router->inputs[0])) put(*logits, layer + ".mlp.router", weight + "gate");
     if (const Node* out = reader(moe.outputs[0], Op::add)) {
       const Node* next = reader(out->outputs[0], Op::add);

@@ -94,6 +94,13 @@ class Finisher {
   }
 
   [[nodiscard]] ValueId of(ValueId old) const { return map_[static_cast<std::size_t>(old)]; }
+  // A node of the decoder's that reads it.
+  [[nodiscard]] const Node* reader(ValueId id) const {
+    for (const Node& node : from_.list())
+      if (live(node.outputs[0]) && std::find(node.inputs.begin(), node.inputs.end(), id) != node.inputs.end())
+        return &node;
+    return nullptr;
+  }
 
  private:
   void mark(ValueId id) {
@@ -191,13 +198,21 @@ Result<Recognised> recognize_decoder(const Graph& graph, bool data) {
   rules.run();
   TRY(const ValueId logits, logits_of(graph, rules));
   Finisher finisher(builder.graph(), logits);
-  Recognised made{.graph = finisher.run(), .tokens = inputs.tokens, .past = inputs.past, .caches = {}};
+  for (const auto& [constant, experts] : builder.stand_ins())
+    if (const Node* reader = finisher.reader(constant))
+      return unsupported("output 'logits': node '{}': matrices of chosen experts for something else than a sum of them",
+                         reader->name.substr(0, reader->name.rfind('#')));
+  Recognised made{.graph = finisher.run(), .tokens = inputs.tokens, .past = inputs.past, .caches = {}, .note = {}};
   for (const Builder::CacheInfo& info : builder.caches()) {
-    const ValueId x = finisher.of(info.x);
-    if (info.past.empty() || x < 0) continue;
-    made.caches.push_back(
-        {.input = info.past, .axis = inputs.axes.at(graph.find(info.past)), .write = made.graph.value(x).name});
+    if (info.past.empty() || finisher.of(info.write) < 0) continue;
+    Recognised::Cache& cache =
+        made.caches.emplace_back(Recognised::Cache{info.past, inputs.axes.at(graph.find(info.past)), {}});
+    for (const ValueId part : info.parts) cache.writes.push_back(made.graph.value(finisher.of(part)).name);
   }
+  if (rules.keeps_whole_keys())
+    made.note =
+        "latent attention stays with whole keys and values, which are what its cache inputs hold; exported without a "
+        "cache it becomes the latent one";
   TRY_VOID(verify(made.graph));
   return made;
 }

@@ -1,5 +1,5 @@
 // An imported graph of primitives as the decoder that it is: RMSNorm, RoPE, gated activations, grouped attention over a
-// cache that is written in place, mixtures of experts.
+// cache that is written in place, latent attention, mixtures of experts.
 //
 // How: values that no token decides (positions, masks, tables) are computed, and what they say is read from the numbers
 // (side.h). What only moves data is no node: a value is known by the columns of an activation that it has (form.h). A
@@ -23,9 +23,11 @@ struct Recognised {
   struct Cache {
     std::string input;  // of the imported graph: rows of the past
     std::int64_t axis;  // along which they run
-    std::string write;  // the activation whose rows the decoder's state keeps, columns in the order of the rest
+    // The activations whose rows the decoder's state keeps, columns in the order of the rest.
+    std::vector<std::string> writes;
   };
   std::vector<Cache> caches;
+  std::string note;  // what is not as importing the checkpoint gives it, and why; empty: nothing
 };
 
 // data: weights that must be turned or cut are made; without, they have a shape alone.

@@ -169,6 +169,11 @@ Result<Form> Rules::appended(const Node& node, const Form& past, const Form& now
   const Grid b = now.grid->seen_along(a.axis);
   if (a.axis != b.axis || (node.op == Op::Concat && node.attrs.i(Attr::axis) != a.axis) || a.reduced() != b.reduced())
     return unsupported("it appends something else than the step's rows to the cache");
+  if (!whole_keys_ && b.dims.size() == 4 && b.axis == 2) {
+    double factor = 1;
+    TRY(const Grid settled, builder_.settled(b, factor));
+    whole_keys_ = latent_keys(settled.parts[0].columns, b.dims[1]).has_value();
+  }
   TRY(const ValueId x, builder_.rows(b, now.factor));
   const Column& first = a.parts[0].columns[0];
   // The state has the columns in the order of the input's elements.

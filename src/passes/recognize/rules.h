@@ -25,6 +25,8 @@ class Rules {
   void run();
   [[nodiscard]] const Form& form(ValueId id) const { return forms_[static_cast<std::size_t>(id)]; }
   Builder& builder() { return builder_; }
+  // The caches hold whole keys of a latent attention.
+  [[nodiscard]] bool keeps_whole_keys() const { return whole_keys_; }
   // A grid or a function of one as an activation.
   Result<ValueId> rows(const Form& form);
 
@@ -54,9 +56,29 @@ class Rules {
   Result<Form> masked(const Form& scores, const Value& mask, bool truth);
   Result<Form> softmax(const Node& node);
   Result<Form> where(const Node& node);
+  // latent.cc
+  [[nodiscard]] std::optional<Latent> latent_keys(const std::vector<Column>& keys, std::int64_t heads) const;
+  Result<std::optional<Form>> latent_scores(const Grid& queries, double factor, const Form& k,
+                                            const std::vector<std::int64_t>& batch);
+  bool latent_queries(const std::vector<Column>& queries, Latent& latent) const;
+  bool latent_values(const std::vector<Column>& values, Latent& latent) const;
+  ValueId latent_context(const Latent& latent, ValueId write, const Scores& scores);
+  std::optional<ValueId> latent_joined(ValueId context, const Value& weight);
+  // router.cc
+  std::optional<Result<Forms>> choosing(const Node& node);
+  std::optional<Form> as_scores(const Form& x);
+  Result<Form> corrected(const Node& node, const Form& scores, const Value& side);
+  Result<Form> limited(const Node& node, const Form& x, const Form& mask, bool shown, double hidden);
+  Result<Forms> top_k(const Node& node, const Form& x);
+  Result<Form> group_scores(const Node& node, const Form& x, bool best_two);
+  Result<Form> placed(const Node& node, const Form& x);  // x.side moved as x is
   // experts.cc
   std::optional<Result<Forms>> routing(const Node& node);
+  std::optional<Result<Forms>> one_hot(const Node& node);
   std::optional<Result<Form>> routed_product(const Node& node);
+  // experts_matrices.cc
+  std::optional<Result<Forms>> chosen_matrices(const Node& node);
+  Result<Form> multiplied(const Node& node, const Form& x, const Form& matrices);
   Result<ValueId> routed_rows(const Form& form);
   struct Experts {
     ValueId x = -1;
@@ -80,6 +102,14 @@ class Rules {
   Angles& angles_;
   std::set<const Weight*> computed_{};  // of side values that no constant of the file is
   std::vector<Form> forms_;
+  bool whole_keys_ = false;
 };
+
+// The same of a router's choice as another kind.
+Form become(const Form& form, Kind kind, std::vector<std::int64_t> dims);
+// Where each element of a value is from, as numbers 0, 1, ...
+std::shared_ptr<const Value> places_of(const std::vector<std::int64_t>& dims);
+// Operators that move or copy elements, or say them in another type.
+bool places_only(Op op);
 
 }  // namespace knapsack::recognition
