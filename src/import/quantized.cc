@@ -25,21 +25,12 @@ std::uint32_t word_at(const TensorView& view, std::int64_t i) {
   return load_unaligned<std::uint32_t>(view.data.data() + i * 4);
 }
 
-// A GPTQ or AWQ matrix with its packing undone: codes [N, K], and scale and zero of each [group, N].
-struct Unpacked {
-  std::int64_t rows = 0, cols = 0, groups = 0;
-  std::vector<std::uint8_t> codes;   // [N, K]
-  std::vector<float> scales;         // [groups, N]
-  std::vector<std::uint16_t> zeros;  // [groups, N]
-  std::vector<std::int32_t> group;   // of each column
-};
-
 bool half_exact(float value) {
   return std::bit_cast<std::uint32_t>(half_to_float(float_to_half(value))) == std::bit_cast<std::uint32_t>(value);
 }
 
 // Whether each block of 32 columns lies in one group and the scales survive as halves: then G4 and G8 are exact.
-bool fits_blocks(const Unpacked& q, const std::vector<std::int32_t>& order) {
+bool fits_blocks(const GroupedCodes& q, const std::vector<std::int32_t>& order) {
   if (q.cols % block != 0) return false;
   for (std::int64_t c = 0; c < q.cols; ++c)
     if (q.group[static_cast<std::size_t>(order[static_cast<std::size_t>(c)])] !=
@@ -48,8 +39,8 @@ bool fits_blocks(const Unpacked& q, const std::vector<std::int32_t>& order) {
   return std::all_of(q.scales.begin(), q.scales.end(), half_exact);
 }
 
-std::shared_ptr<const Weight> as_blocks(const Unpacked& q, const std::vector<std::int32_t>& order, std::int64_t bits,
-                                        const std::string& name) {
+std::shared_ptr<const Weight> as_blocks(const GroupedCodes& q, const std::vector<std::int32_t>& order,
+                                        std::int64_t bits, const std::string& name) {
   const DType dtype = bits == 4 ? DType::G4 : DType::G8;
   const auto size = static_cast<std::size_t>(format(dtype).block_bytes);
   std::vector<std::byte> bytes(static_cast<std::size_t>(q.rows * q.cols / block) * size);
@@ -75,7 +66,7 @@ std::shared_ptr<const Weight> as_blocks(const Unpacked& q, const std::vector<std
   return owned_weight(name, dtype, {q.rows, q.cols}, std::move(bytes));
 }
 
-std::shared_ptr<const Weight> as_floats(const Unpacked& q, const std::string& name) {
+std::shared_ptr<const Weight> as_floats(const GroupedCodes& q, const std::string& name) {
   std::vector<float> values(static_cast<std::size_t>(q.rows * q.cols));
   for (std::int64_t n = 0; n < q.rows; ++n)
     for (std::int64_t c = 0; c < q.cols; ++c) {
@@ -156,7 +147,7 @@ Result<QuantConfig> awq_config(const Fields& config) {
 
 // qzeros [groups, N / per_word] and scales [groups, N], shared by both; lane(n) is where column n's bits stand.
 template <class Lane>
-void unpack_groups(const TensorView& qzeros, const TensorView& scales, std::int64_t bits, Lane lane, Unpacked& q) {
+void unpack_groups(const TensorView& qzeros, const TensorView& scales, std::int64_t bits, Lane lane, GroupedCodes& q) {
   const std::int64_t per_word = 32 / bits;
   const std::uint32_t mask = (1U << bits) - 1;
   q.scales.resize(static_cast<std::size_t>(q.groups * q.rows));
@@ -170,7 +161,7 @@ void unpack_groups(const TensorView& qzeros, const TensorView& scales, std::int6
     }
 }
 
-LoadedWeight finish(const Unpacked& q, std::int64_t bits, const std::string& name, bool keep_order) {
+LoadedWeight finish(const GroupedCodes& q, std::int64_t bits, const std::string& name, bool keep_order) {
   std::vector<std::int32_t> order(static_cast<std::size_t>(q.cols));
   std::iota(order.begin(), order.end(), 0);
   if (fits_blocks(q, order)) return {as_blocks(q, order, bits, name), nullptr};
@@ -188,6 +179,10 @@ LoadedWeight finish(const Unpacked& q, std::int64_t bits, const std::string& nam
 }
 
 }  // namespace
+
+std::shared_ptr<const Weight> weight_of_codes(const GroupedCodes& codes, std::int64_t bits, const std::string& name) {
+  return finish(codes, bits, name, true).weight;
+}
 
 Result<QuantConfig> quant_config(const Fields& config) {
   // quantize_config.json of AutoGPTQ names no method.
@@ -235,7 +230,7 @@ Result<LoadedWeight> read_gptq(const LogicalTensor& tensor, const QuantConfig& c
   const std::int64_t bits = config.bits;
   const std::int64_t per_word = 32 / bits;
   const std::uint32_t mask = (1U << bits) - 1;
-  Unpacked q{tensor.shape[0], tensor.shape[1], scales.shape[0], {}, {}, {}, {}};
+  GroupedCodes q{tensor.shape[0], tensor.shape[1], scales.shape[0], {}, {}, {}, {}};
   q.codes.resize(static_cast<std::size_t>(q.rows * q.cols));
   for (std::int64_t w = 0; w < q.cols / per_word; ++w)  // a word holds codes of neighbouring columns
     for (std::int64_t n = 0; n < q.rows; ++n) {
@@ -269,7 +264,7 @@ LoadedWeight read_awq(const LogicalTensor& tensor, const QuantConfig& config) {
   // Which lane of its word column n % per_word stands in: AutoAWQ packs columns 0 2 4 6 1 3 5 7 into lanes 0..7.
   static constexpr std::array<std::int64_t, 8> lanes{0, 4, 1, 5, 2, 6, 3, 7};
   const auto lane = [&](std::int64_t n) { return lanes[static_cast<std::size_t>(n % per_word)]; };
-  Unpacked q{tensor.shape[0], tensor.shape[1], scales.shape[0], {}, {}, {}, {}};
+  GroupedCodes q{tensor.shape[0], tensor.shape[1], scales.shape[0], {}, {}, {}, {}};
   q.codes.resize(static_cast<std::size_t>(q.rows * q.cols));
   for (std::int64_t w = 0; w < q.rows / per_word; ++w)  // a word holds codes of neighbouring rows
     for (std::int64_t k = 0; k < q.cols; ++k) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,6 +38,17 @@ LoadedWeight read_fp8(const LogicalTensor& tensor, const QuantConfig& config);
 // the columns are sorted by group and `order` says how, unless keep_order.
 Result<LoadedWeight> read_gptq(const LogicalTensor& tensor, const QuantConfig& config, const std::string& origin,
                                bool keep_order);
+// A matrix with its packing undone: value = scale * (code - zero), scale and zero of the row and the column's group.
+struct GroupedCodes {
+  std::int64_t rows = 0, cols = 0, groups = 0;
+  std::vector<std::uint8_t> codes;   // [rows, cols]
+  std::vector<float> scales;         // [groups, rows]
+  std::vector<std::uint16_t> zeros;  // [groups, rows]
+  std::vector<std::int32_t> group;   // of each column
+};
+// bits: 4 or 8. G4 or G8 where that is exact, else F32.
+std::shared_ptr<const Weight> weight_of_codes(const GroupedCodes& codes, std::int64_t bits, const std::string& name);
+
 // parts: qweight, qzeros, scales.
 LoadedWeight read_awq(const LogicalTensor& tensor, const QuantConfig& config);
 
