@@ -29,12 +29,14 @@ struct ImportedOnnx {
   Graph graph;
   std::vector<std::string> inputs{};   // the file's names, in the graph's order
   std::vector<std::string> outputs{};  // the same, of Graph::outputs()
+  std::vector<std::string> notes{};    // what is not in the graph as it is in the file
 };
 
-// Opsets 11 to 21 of ai.onnx. Constants point into the model's data where that is aligned, and keep it alive.
-// Errors: usage: dimensions without a size, all of them, each with the flag that pins it; a pin that fits no input.
-// unsupported: all operators, forms of them and types that this version has not, with the nodes' names and the nearest
-// form that it has. bad_input: a node that breaks ONNX's rules, a value that nothing makes.
+// Opsets 11 to 23 of ai.onnx, and ONNX Runtime's own operators (com.microsoft) that transformers have. Constants point
+// into the model's data where that is aligned, and keep it alive. Errors: usage: dimensions without a size, all of
+// them, each with the flag that pins it; a pin that fits no input. unsupported: all operators, forms of them and types
+// that this version has not, with the nodes' names and the nearest form that it has. bad_input: a node that breaks
+// ONNX's rules, a value that nothing makes.
 Result<ImportedOnnx> graph_from_onnx(const OnnxModel& model, const OnnxPins& pins);
 
 // The same of a file.

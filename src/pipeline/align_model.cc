@@ -19,9 +19,9 @@ namespace {
 
 constexpr std::int64_t most_tokens = 4096;
 
-bool whole(std::string_view text, std::int64_t& number) {
+bool whole(std::string_view text, std::int64_t& number, std::int64_t least = 1) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() && number > 0;
+  return error == std::errc() && end == text.data() + text.size() && number >= least;
 }
 
 // Whether `word` is one, and what it asks for.
@@ -59,7 +59,7 @@ bool take_word(std::string_view word, AlignSpec& spec) {
     const std::string_view rest = word.substr(dim.size());
     const auto equals = rest.rfind('=');
     std::int64_t size = 0;
-    if (equals == std::string_view::npos || equals == 0 || !whole(rest.substr(equals + 1), size)) return false;
+    if (equals == std::string_view::npos || equals == 0 || !whole(rest.substr(equals + 1), size, 0)) return false;
     return spec.pins.dims.emplace(rest.substr(0, equals), size).second;  // once each
   }
   if (!word.starts_with(kv)) return false;

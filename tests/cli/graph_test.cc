@@ -234,8 +234,9 @@ TEST(Graph, OnnxFilesWithTheirDimensionsPinned) {
   EXPECT_FALSE(ops.contains("Dropout"));
   EXPECT_EQ(graph({onnx, "--input", "pixel_values=1,3,16,16", "--stage", "fused"}).exit_code, 0);
   for (const std::string bad :
-       {"batch_size", "batch_size=", "batch_size=0", "batch_size=x", "batch_size=99999999999999999999"})
+       {"batch_size", "batch_size=", "batch_size=-1", "batch_size=x", "batch_size=99999999999999999999"})
     expect_error(graph({onnx, "--dim", bad}), 2, "NAME=SIZE");
+  expect_error(graph({onnx, "--dim", "batch_size=0"}), 2, "only a cache");
   expect_error(graph({onnx, "--dim", "batch_size=1", "--dim", "batch_size=2"}), 2, "already");
   expect_error(graph({onnx, "--input", "pixel_values=1,3,8,8", "--input", "pixel_values=1,3,8,8"}), 2, "already");
   expect_error(graph({onnx, "--dim", "=1"}), 2, "a name before");

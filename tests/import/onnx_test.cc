@@ -1,4 +1,5 @@
-// The exports of tests/data/onnx: imported, verified, written and read as text, and run to PyTorch's values.
+// The exports of tests/data/onnx: imported, verified, written and read as text, and run to PyTorch's values,
+// or to ONNX Runtime's.
 #include "import/onnx.h"
 
 #include <gtest/gtest.h>
@@ -82,7 +83,8 @@ TEST_P(OnnxExport, GivesPyTorchsValues) {
     const double distance = relative_l2(output, *expected);
     std::cout << fmt::format("{} {}: {} nodes, relative L2 {:.2g}\n", GetParam(), output.name,
                              made->graph.list().size(), distance);
-    EXPECT_LE(distance, 1e-5) << output.name;
+    // Float16 between the operators: sums are rounded where ONNX Runtime's are not.
+    EXPECT_LE(distance, GetParam().ends_with("-f16") ? 2e-3 : 1e-5) << output.name;
   }
 }
 

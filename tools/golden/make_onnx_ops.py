@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Cases of each ONNX operator that a graph may have, with ONNX Runtime's values.
 
-    python tools/golden/make_onnx_ops.py tests/data/onnx
+    python tools/golden/make_onnx_ops.py tests/data/onnx [OPSET ...|microsoft]
 
-For each opset one model ops-OPSET.onnx, whose nodes are cases of their own, with ops-OPSET.npz: the inputs by name,
+For each opset one model ops-OPSET.onnx, and ops-microsoft.onnx with ONNX Runtime's own operators, whose nodes are cases of their own, with ops-OPSET.npz: the inputs by name,
 `values`, all outputs one after the other, and `shapes`, the rank and the dimensions of each. Where ONNX Runtime has no
 kernel for a type, onnx's reference gives the values. Needs onnx and onnxruntime.
 """
@@ -25,7 +25,9 @@ TYPES = {
     np.dtype(np.int16): TensorProto.INT16,
     np.dtype(np.int8): TensorProto.INT8,
     np.dtype(np.bool_): TensorProto.BOOL,
+    np.dtype(np.uint8): TensorProto.UINT8,
 }
+MICROSOFT = "com.microsoft"
 
 
 class Const:
@@ -36,8 +38,9 @@ class Const:
 
 
 class Suite:
-    def __init__(self, opset):
+    def __init__(self, opset, name=None):
         self.opset = opset
+        self.name = name or opset
         self.random = np.random.default_rng(opset)
         self.inputs = {}
         self.constants = {}
@@ -69,8 +72,8 @@ class Suite:
         self.inputs[name] = np.asarray(array)
         return name
 
-    def case(self, op, *inputs, outputs=1, reference=False, **attributes):
-        names = []
+    def case(self, op, *inputs, outputs=1, names=None, keep=None, reference=False, **attributes):
+        wanted, names = names, []
         for each in inputs:
             if isinstance(each, Const):
                 known = [k for k, v in self.constants.items()
@@ -80,10 +83,10 @@ class Suite:
                 names.append(name)
             else:
                 names.append(each or "")
-        made = [f"{op}.{len(self.nodes)}_{k}" for k in range(outputs)]
+        made = [f"{op}.{len(self.nodes)}_{k}" if wanted is None or wanted[k] else "" for k in range(len(wanted) if wanted else outputs)]
         node = helper.make_node(op, names, made, name=f"{op}.{len(self.nodes)}", **attributes)
         used = list(dict.fromkeys(n for n in names if n in self.inputs))
-        graph = self.graph([node], used, [onnx.ValueInfoProto(name=m) for m in made], [n for n in names if n in self.constants])
+        graph = self.graph([node], used, [onnx.ValueInfoProto(name=m) for m in made if m], [n for n in names if n in self.constants])
         feed = {n: self.inputs[n] for n in used}
         model = self.model(graph)
         try:
@@ -99,7 +102,7 @@ class Suite:
             results = ReferenceEvaluator(model).run(None, feed)
             self.by_reference.append(node.name)
         self.nodes.append(node)
-        for name, value in zip(made, results):
+        for name, value in list(zip([m for m in made if m], results))[:keep]:
             value = np.asarray(value)
             self.outputs.append(helper.make_tensor_value_info(name, TYPES[value.dtype], value.shape))
             self.values.append(value)
@@ -114,19 +117,21 @@ class Suite:
         )
 
     def model(self, graph):
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset), helper.make_opsetid(MICROSOFT, 1)] if self.name == "microsoft" else
+                                 [helper.make_opsetid("", self.opset)], ir_version=8 if self.opset < 23 else 11)
 
     def write(self, folder):
         model = self.model(self.graph(self.nodes, self.inputs, self.outputs, self.constants))
-        onnx.checker.check_model(model, full_check=True)
-        onnx.save(model, f"{folder}/ops-{self.opset}.onnx")
+        if self.name == self.opset:
+            onnx.checker.check_model(model, full_check=True)
+        onnx.save(model, f"{folder}/ops-{self.name}.onnx")
         arrays = {n: a.astype(np.int32) if a.dtype in (np.bool_, np.int8, np.int16) else a for n, a in self.inputs.items()}
         shapes = []
         for value in self.values:
             shapes += [value.ndim, *value.shape]
         flat = np.concatenate([v.reshape(-1).astype(np.float64) for v in self.values])
-        np.savez_compressed(f"{folder}/ops-{self.opset}.npz", values=flat, shapes=np.array(shapes, np.int64), **arrays)
-        print(f"opset {self.opset}: {len(self.nodes)} cases, of onnx's reference: {self.by_reference}")
+        np.savez_compressed(f"{folder}/ops-{self.name}.npz", values=flat, shapes=np.array(shapes, np.int64), **arrays)
+        print(f"{self.name}: {len(self.nodes)} cases, of onnx's reference: {self.by_reference}")
 
 
 I64 = np.int64
@@ -412,9 +417,148 @@ def old(s):
     s.case("Dropout", x, ratio=0.25) if s.opset < 12 else s.case("Dropout", x, Const(0.25, np.float32))
 
 
+def transformers(s):
+    """What the standard has for transformers from opset 23 on."""
+    s.case("RMSNormalization", s.x(2, 3, 8), s.other(8))
+    s.case("RMSNormalization", s.x(2, 3, 8), s.other(3, 8), axis=1, epsilon=1e-3)
+    s.case("RMSNormalization", s.x(2, 8, dtype=F16), s.other(8, dtype=F16))
+    cos, sin = s.x(16, 4), s.other(16, 4)
+    places = s.data("places", np.array([[0, 1, 2], [5, 7, 15]], np.int64))
+    for interleaved in [0, 1]:
+        s.case("RotaryEmbedding", s.x(2, 2, 3, 8), cos, sin, places, interleaved=interleaved)
+        s.case("RotaryEmbedding", s.x(2, 3, 16), cos, sin, places, interleaved=interleaved, num_heads=2)
+    s.case("RotaryEmbedding", s.x(2, 3, 24), s.x(2, 3, 4), s.other(2, 3, 4), num_heads=2, rotary_embedding_dim=8)
+    q, k, v = s.x(2, 4, 3, 8), s.x(2, 2, 5, 8), s.other(2, 2, 5, 6)
+    past = s.x(2, 2, 4, 8), s.other(2, 2, 4, 6)
+    s.case("Attention", q, k, v)
+    s.case("Attention", q, k, v, is_causal=1, scale=0.3)
+    s.case("Attention", q, k, v, s.x(3, 5), softcap=0.5)
+    s.case("Attention", q, k, v, s.data("seen", np.tril(np.ones((2, 1, 3, 5))).astype(np.bool_)))
+    s.case("Attention", q, k, v, None, *past, outputs=3, is_causal=1)
+    s.case("Attention", q, k, v, s.data("all", np.triu(np.ones((3, 9))).astype(np.bool_)[:, ::-1].copy()), *past, outputs=3)
+    s.case("Attention", s.x(2, 3, 32), s.x(2, 5, 16), s.other(2, 5, 16), q_num_heads=4, kv_num_heads=2)
+
+
+def quantized(s, rows, cols, block, bits=4, zeros=None, halves=True):
+    """Codes, scales and perhaps zero points as MatMulNBits takes them; scales that float16 holds, or do not."""
+    blocks = -(-cols // block)
+    codes = s.random.integers(0, 256, (rows, blocks, block * bits // 8)).astype(np.uint8)
+    scales = s.random.uniform(0.01, 0.05, rows * blocks)
+    made = [Const(codes, np.uint8), Const(scales.astype(F16) if halves else scales, np.float32)]
+    if zeros == "bytes":
+        made.append(Const(s.random.integers(0, 256, rows * -(-blocks * bits // 8)), np.uint8))
+    if zeros == "floats":
+        made.append(Const(s.random.integers(3, 12, rows * blocks), np.float32))
+    return made
+
+
+def microsoft(s):
+    """What ONNX Runtime has beside the standard, in transformers."""
+    def case(op, *inputs, **kinds):
+        s.case(op, *inputs, domain=MICROSOFT, **kinds)
+
+    x, skip, gamma, beta, bias = s.x(2, 3, 8), s.other(2, 3, 8), s.other(8, low=0.5), s.other(8, low=-1), s.other(8)
+    # Norms
+    s.case("SimplifiedLayerNormalization", x, gamma, axis=-1, epsilon=1e-5, stash_type=1)
+    s.case("SimplifiedLayerNormalization", x, gamma, epsilon=1e-2, outputs=2)
+    s.case("SimplifiedLayerNormalization", s.x(2, 8, dtype=F16), s.other(8, dtype=F16), epsilon=1e-6)
+    case("SkipSimplifiedLayerNormalization", x, skip, gamma, epsilon=1e-5)
+    case("SkipSimplifiedLayerNormalization", x, skip, gamma, bias, names=["y", "", "inverse", "sum"], epsilon=1e-5)
+    case("SkipSimplifiedLayerNormalization", x, s.other(3, 8), gamma, names=["y", "", "", "sum"])
+    case("SkipLayerNormalization", x, skip, gamma, beta, epsilon=1e-12)
+    case("SkipLayerNormalization", x, skip, gamma, beta, bias, outputs=4, epsilon=1e-3)
+    case("SkipLayerNormalization", x, s.other(1, 3, 8), gamma)
+    case("SkipLayerNormalization", s.x(2, 3, 8, dtype=F16), s.other(2, 3, 8, dtype=F16), s.other(8, dtype=F16), names=["y", "", "", "sum"])
+    tables = [s.other(n, 8) for n in (5, 6, 2)]
+    ids = s.x(2, 3, dtype=np.int32, low=0, high=5)
+    kinds = s.x(2, 3, dtype=np.int32, low=0, high=2)
+    case("EmbedLayerNormalization", ids, kinds, *tables, gamma, beta, s.data("seen", np.array([[1, 1, 1], [1, 0, 0]], np.int32)), outputs=3)
+    case("EmbedLayerNormalization", ids, None, *tables[:2], None, gamma, beta, names=["y", ""], epsilon=1e-3)
+    case("EmbedLayerNormalization", ids, kinds, *tables, gamma, beta, None, s.data("places", np.array([[1, 2, 3], [0, 5, 2]], np.int32)), outputs=2)
+    # Activations and products
+    for op in ["Gelu", "FastGelu", "QuickGelu"]:
+        case(op, s.x(2, 3, 8))
+    case("QuickGelu", s.x(2, 3, 8), alpha=1.0)
+    case("FastGelu", x, bias)
+    case("BiasGelu", x, bias)
+    case("FusedMatMul", s.x(2, 3, 4), s.other(4, 5), alpha=0.25)
+    case("FusedMatMul", s.x(2, 4, 3), s.other(2, 5, 4), transA=1, transB=1)
+    for block, zeros in [(32, None), (64, "bytes"), (128, "bytes"), (32, "floats"), (16, None)]:
+        case("MatMulNBits", s.x(2, 3, 128), *quantized(s, 6, 128, block, zeros=zeros), K=128, N=6, bits=4, block_size=block)
+    case("MatMulNBits", s.x(2, 128), *quantized(s, 6, 128, 32, halves=False), K=128, N=6, bits=4, block_size=32)
+    case("MatMulNBits", s.x(2, 96), *quantized(s, 5, 96, 64, zeros="bytes"), K=96, N=5, bits=4, block_size=64)
+    case("MatMulNBits", s.x(2, 128), *quantized(s, 6, 128, 32, bits=8, zeros="bytes"), K=128, N=6, bits=8, block_size=32)
+    case("MatMulNBits", s.x(2, 128), *quantized(s, 6, 128, 32), None, None, s.other(6), K=128, N=6, bits=4, block_size=32)
+    # Rotations
+    cos, sin = s.x(16, 4), s.other(16, 4)
+    places = s.data("turns", np.array([[0, 1, 2], [5, 7, 15]], np.int64))
+    first = s.data("turn", np.array([4], np.int64))
+    for positions in [places, first]:
+        for interleaved in [0, 1]:
+            case("RotaryEmbedding", s.x(2, 3, 16), positions, cos, sin, interleaved=interleaved)
+            case("RotaryEmbedding", s.x(2, 3, 24), positions, cos, sin, interleaved=interleaved, num_heads=2, rotary_embedding_dim=8)
+            case("RotaryEmbedding", s.x(2, 2, 3, 8), positions, cos, sin, interleaved=interleaved)
+    # Grouped attention: 4 heads on 2, of 16 columns
+    grouped = {"num_heads": 4, "kv_num_heads": 2}
+    whole = lambda *shape: s.x(*shape, low=-1, high=1)
+    def seen(*numbers):
+        return s.data("seen_" + "_".join(map(str, numbers)), np.array(numbers, np.int32))
+    # ONNX Runtime takes several tokens behind a past of one sequence alone.
+    wide, wider = s.x(16, 8), s.other(16, 8)
+    q, k, v = whole(1, 3, 64), whole(1, 3, 32), s.other(1, 3, 32)
+    past, pasts = [[whole(n, 2, 5, 16), s.other(n, 2, 5, 16)] for n in (1, 2)]
+    three, six, eight = (Const(n, np.int32) for n in (3, 6, 8))
+    for kinds in [{}, {"local_window_size": 2}, {"softcap": 0.5}, {"scale": 0.2}, {"smooth_softmax": 1}]:
+        case("GroupQueryAttention", q, k, v, *past, seen(7), eight, outputs=3, **grouped, **kinds)
+    case("GroupQueryAttention", q, k, v, *past, seen(6), eight, outputs=3, keep=1, **grouped)
+    case("GroupQueryAttention", whole(2, 3, 64), whole(2, 3, 32), s.other(2, 3, 32), None, None, seen(2, 2), three, outputs=3, **grouped, local_window_size=2)
+    case("GroupQueryAttention", whole(1, 3, 128), None, None, *past, seen(7), eight, wide, wider, outputs=3, **grouped, do_rotary=1)
+    case("GroupQueryAttention", whole(1, 3, 128), None, None, *past, seen(6), eight, wide, wider, outputs=3, keep=1, **grouped, do_rotary=1, rotary_interleaved=1)
+    case("GroupQueryAttention", q, k, v, None, None, seen(2), three, wide, wider, outputs=3, **grouped, do_rotary=1)
+    case("GroupQueryAttention", q, k, v, *past, seen(7), eight, wide, wider, s.data("turned", np.array([[5, 7, 15]], np.int64)), outputs=3, **grouped, do_rotary=1)
+    case("GroupQueryAttention", q, k, v, *past, seen(7), eight, None, None, None, whole(1, 1, 3, 8), outputs=3, **grouped, softcap=0.5)
+    case("GroupQueryAttention", q, k, v, *past, seen(7), eight, None, None, None, None, s.other(4), outputs=3, **grouped)
+    # One token of each of two sequences, one of which is shorter
+    one = whole(2, 1, 64), whole(2, 1, 32), s.other(2, 1, 32)
+    case("GroupQueryAttention", *one, *pasts, seen(5, 3), six, wide, wider, outputs=3, keep=1, **grouped, do_rotary=1)
+    halves = [s.x(1, 3, n, dtype=F16, low=-1, high=1) for n in (64, 32)]
+    case("GroupQueryAttention", *halves, halves[1], None, None, seen(2), three, outputs=3, **grouped)
+    # A cache of a context's length; what it has behind the step is not compared
+    case("GroupQueryAttention", q, k, v, *past, seen(3), Const(4, np.int32), outputs=3, keep=1, **grouped)
+    case("GroupQueryAttention", q, k, v, *past, seen(2), three, outputs=3, keep=1, **grouped)
+    case("GroupQueryAttention", q, k, v, *past, seen(4), s.data("all", np.array(5, np.int32)), outputs=3, **grouped)
+    # Attention of encoders
+    mask = s.data("mask", np.array([[1, 1, 1], [1, 0, 0]], np.int32))
+    counts = s.data("counts", np.array([3, 1], np.int32))
+    each = s.data("each", np.tril(np.ones((2, 3, 3), np.int32)))
+    q, k, v = whole(2, 3, 16), s.other(2, 3, 16), s.x(2, 3, 16, low=-0.5, high=1)
+    case("MultiHeadAttention", q, k, v, num_heads=2)
+    case("MultiHeadAttention", q, k, v, s.other(48), mask, num_heads=2)
+    case("MultiHeadAttention", q, whole(2, 5, 16), s.other(2, 5, 16), num_heads=2, scale=0.3)
+    case("MultiHeadAttention", q, k, v, None, counts, num_heads=2, mask_filter_value=-3.0)
+    case("MultiHeadAttention", q, k, v, None, each, whole(1, 2, 3, 3), num_heads=2)
+    case("MultiHeadAttention", q, k, v, None, None, None, whole(2, 2, 5, 8), s.other(2, 2, 5, 8), outputs=3, num_heads=2)
+    case("MultiHeadAttention", q, k, v, num_heads=2, unidirectional=1)
+    case("MultiHeadAttention", q, whole(2, 2, 5, 8), s.other(2, 2, 5, 8), num_heads=2)
+    weight = s.other(8, 48, low=-0.5, high=0.5)
+    case("Attention", x, weight, s.other(48), num_heads=2)
+    case("Attention", x, weight, s.other(48), mask, num_heads=2)
+    case("Attention", x, weight, None, counts, num_heads=2, scale=0.4)
+    case("Attention", x, weight, s.other(48), each, None, whole(2, 2, 3, 3), num_heads=2, mask_filter_value=-2.0)
+    case("Attention", x, weight, s.other(48), mask, num_heads=2, unidirectional=1)
+    case("Attention", x, s.other(8, 40, low=-0.5), s.other(40), num_heads=2, qkv_hidden_sizes=[16, 16, 8])
+
+
 def main():
     folder = sys.argv[1]
-    for opset in [11, 12, 17, 18, 20, 21]:
+    wanted = sys.argv[2:]
+    if not wanted or "microsoft" in wanted:
+        s = Suite(17, "microsoft")
+        microsoft(s)
+        s.write(folder)
+    for opset in [11, 12, 17, 18, 20, 21, 23]:
+        if wanted and str(opset) not in wanted:
+            continue
         s = Suite(opset)
         if opset < 13:
             old(s)
@@ -430,6 +574,8 @@ def main():
             s.case("Gelu", s.x(5, dtype=F16))
             s.case("AveragePool", s.x(1, 2, 5, 6), kernel_shape=[2, 2], dilations=[2, 3])
             s.case("ReduceMax", s.x(3, 4, dtype=np.int32, low=0, high=3), Const([1]))
+        elif opset == 23:
+            transformers(s)
         else:
             s.case("Reshape", s.x(2, 3, 4), Const([4, -1]))
             s.case("Squeeze", s.x(1, 3, 1, 2), Const([0]))

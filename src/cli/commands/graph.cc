@@ -91,7 +91,8 @@ class GraphCommand final : public Command {
                    "keep the keys of the cache channel first: a product with them reads whole lines");
     arguments.integer("--channel-block", channel_block_, 2, 1024,
                       "convolutions on blocks of so many channels: 8 is NCHWc8 (default: none)");
-    arguments.texts("--dim", "NAME=SIZE", dims_, "an ONNX file: the size of a dimension that it leaves open");
+    arguments.texts("--dim", "NAME=SIZE", dims_,
+                    "an ONNX file: the size of a dimension that it leaves open; 0: a cache that is empty");
     arguments.texts("--input", "NAME=1,3,224,224", shapes_, "an ONNX file: all sizes of an input");
     arguments.text("--layers", "LIST", layers_,
                    "these layers, and what is of none, only: 0, 0-3 or 0,5 (default: all)");
@@ -326,7 +327,8 @@ class GraphCommand final : public Command {
     if (std::filesystem::path(model_).extension() == ".onnx") {
       TRY(const OnnxPins pins, this->pins());
       TRY(ImportedOnnx imported, import_onnx(model_, pins));
-      return Read{std::move(imported.graph), std::filesystem::path(model_).filename().string(), model_};
+      return Read{std::move(imported.graph), std::filesystem::path(model_).filename().string(), model_,
+                  std::move(imported.notes)};
     }
     if (!dims_.empty() || !shapes_.empty()) return usage_error("--dim and --input are for ONNX files");
     TRY(NamedModel named, read_shapes(model_));
@@ -364,8 +366,8 @@ class GraphCommand final : public Command {
   static Result<std::int64_t> size_of(std::string_view text, std::string_view whole) {
     std::int64_t size = 0;
     const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), size);
-    if (failed != std::errc{} || end != text.data() + text.size() || size < 1)
-      return usage_error("{}: expected NAME=SIZE with sizes of 1 or more", printable(whole));
+    if (failed != std::errc{} || end != text.data() + text.size() || size < 0)
+      return usage_error("{}: expected NAME=SIZE with sizes of 0 or more", printable(whole));
     return size;
   }
 

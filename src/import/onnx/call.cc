@@ -97,6 +97,11 @@ Ref Call::in(std::size_t i) {
 const Value& Call::value_of(Ref ref) { return ref < 0 ? nothing() : importer_.value(ref); }
 const Value& Call::value(std::size_t i) { return value_of(in(i)); }
 
+const OnnxTensor* Call::raw(std::size_t i) {
+  const Ref ref = in(i);
+  return ref < 0 ? nullptr : importer_.entry(ref).raw;
+}
+
 std::vector<std::int64_t> Call::numbers(std::size_t i, std::string_view what) {
   const Value& v = value(i);
   if (failed()) return {};
@@ -227,14 +232,28 @@ std::string Call::base_name() const {
   return node_.name;
 }
 
+bool Call::all_known() {
+  for (const OnnxAttribute& each : node_.attributes)
+    if (!asked_.contains(each.name)) refuse("its attribute {} is not known", each.name);
+  return !failed();
+}
+
+Ref Call::emitted(const std::string& name, Op op, const std::vector<Ref>& inputs, Attrs attrs) {
+  auto made = importer_.emit(op, inputs, std::move(attrs), name);
+  if (made) return made->front();
+  error_ = made.error();
+  return -1;
+}
+
 Ref Call::part(std::string_view suffix, Op op, std::vector<Ref> inputs, Attrs attrs) {
   if (failed() || std::find(inputs.begin(), inputs.end(), -1) != inputs.end()) return -1;
-  auto made = importer_.emit(op, inputs, std::move(attrs), fmt::format("{}.{}", base_name(), suffix));
-  if (!made) {
-    error_ = made.error();
-    return -1;
-  }
-  return made->front();
+  return emitted(fmt::format("{}.{}", base_name(), suffix), op, inputs, std::move(attrs));
+}
+
+Ref Call::output(std::size_t output, Op op, std::vector<Ref> inputs, Attrs attrs) {
+  if (failed() || !all_known() || std::find(inputs.begin(), inputs.end(), -1) != inputs.end()) return -1;
+  return emitted(wanted(output) ? node_.outputs[output] : fmt::format("{}.{}", base_name(), output), op, inputs,
+                 std::move(attrs));
 }
 
 void Call::make(Op op, std::vector<Ref> inputs, Attrs attrs) {
@@ -243,9 +262,7 @@ void Call::make(Op op, std::vector<Ref> inputs, Attrs attrs) {
     broken("leaves out an input that it needs");
     return;
   }
-  for (const OnnxAttribute& each : node_.attributes)
-    if (!asked_.contains(each.name)) refuse("its attribute {} is not known", each.name);
-  if (failed()) return;
+  if (!all_known()) return;
   const std::string name = node_.outputs.front().empty() ? base_name() : node_.outputs.front();
   auto made = importer_.emit(op, inputs, std::move(attrs), name);
   if (made) {
@@ -258,15 +275,18 @@ void Call::make(Op op, std::vector<Ref> inputs, Attrs attrs) {
 void Call::make(Ref ref) {
   if (failed()) return;
   CHECK(ref >= 0);
-  for (const OnnxAttribute& each : node_.attributes)
-    if (!asked_.contains(each.name)) refuse("its attribute {} is not known", each.name);
-  if (!failed()) bind({ref});
+  if (all_known()) bind({ref});
+}
+
+void Call::make(const std::vector<Ref>& outputs) {
+  if (!failed() && all_known()) bind(outputs);
 }
 
 void Call::bind(const std::vector<Ref>& made) {
   for (std::size_t k = 0; k < node_.outputs.size() && !failed(); ++k) {
     if (node_.outputs[k].empty()) continue;
-    auto defined = k < made.size() ? importer_.define(node_.outputs[k], made[k]) : importer_.define_missing(node_, k);
+    auto defined = k < made.size() && made[k] >= 0 ? importer_.define(node_.outputs[k], made[k])
+                                                   : importer_.define_missing(node_, k);
     if (!defined) error_ = defined.error();
   }
 }
@@ -288,6 +308,14 @@ Ref Call::constant(const OnnxTensor& tensor) {
 }
 
 Ref Call::scalar(DType dtype, double number) { return constant(dtype, {}, bytes_of(dtype, {number})); }
+
+Ref Call::once(const std::string& key, const std::function<Ref()>& make) {
+  if (failed()) return -1;
+  if (const Ref known = importer_.common(key); known >= 0) return known;
+  const Ref made = make();
+  if (!failed()) importer_.common(key) = made;
+  return made;
+}
 
 Ref Call::cast(std::string_view suffix, Ref ref, DType to) {
   if (failed() || ref < 0 || value_of(ref).dtype == to) return ref;

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -33,6 +35,8 @@ class Call {
   const Value& value_of(Ref ref);
   const std::vector<std::int64_t>& dims(std::size_t i) { return value(i).dims; }
   std::int64_t rank(std::size_t i = 0) { return std::ssize(value(i).dims); }
+  // The bytes of a constant whose type no value has; null: it is none.
+  const OnnxTensor* raw(std::size_t i);
   bool constant(std::size_t i) { return value(i).kind == ValueKind::constant; }
   // The numbers of an input that must be constant: `what` names it in messages.
   std::vector<std::int64_t> numbers(std::size_t i, std::string_view what);
@@ -74,14 +78,27 @@ class Call {
   void make(Op op, std::vector<Ref> inputs, Attrs attrs = {});
   // The node's output is that value.
   void make(Ref ref);
+  // Of a node whose outputs several ops make: whether that one is asked for; the op that makes it, under its name; and
+  // at the end the outputs in order, -1: not made.
+  [[nodiscard]] bool wanted(std::size_t output) const {
+    return output < node_.outputs.size() && !node_.outputs[output].empty();
+  }
+  Ref output(std::size_t output, Op op, std::vector<Ref> inputs, Attrs attrs = {});
+  void make(const std::vector<Ref>& outputs);
   Ref constant(DType dtype, std::vector<std::int64_t> dims, std::vector<std::byte> bytes);
   Ref constant(const OnnxTensor& tensor);
   Ref scalar(DType dtype, double number);  // of the type
+  Ref turned(std::shared_ptr<const Weight> weight) { return importer_.turned(std::move(weight)); }
+  void note(std::string text) { importer_.note(std::move(text)); }
+  // What nodes like this one have in common is made once: by the first that asks for it under this key.
+  Ref once(const std::string& key, const std::function<Ref()>& make);
   // To that type, where it is another.
   Ref cast(std::string_view suffix, Ref ref, DType to);
 
  private:
   [[nodiscard]] std::string base_name() const;
+  Ref emitted(const std::string& name, Op op, const std::vector<Ref>& inputs, Attrs attrs);
+  bool all_known();
   void bind(const std::vector<Ref>& made);
 
   Importer& importer_;
@@ -99,13 +116,19 @@ using Translation = void (*)(Call&);
 
 // How the operator is translated; null: this version does not have it.
 Translation translation_of(std::string_view domain, std::string_view op);
+// Whether it reads constants of types that no value has (unsigned bytes), as codes.
+bool takes_codes(std::string_view domain, std::string_view op);
 // What to use in an operator's place.
 std::string nearest_form(std::string_view domain, std::string_view op);
 
-// Shape arithmetic and constants (shapes.cc), element by element (elementwise.cc), along axes (axes.cc), windows
-// (windows.cc), moving data (moving.cc), by indices (indices.cc).
+// Operators of ai.onnx: shape arithmetic and constants (shapes.cc), element by element (elementwise.cc), along axes
+// (axes.cc), windows (windows.cc), moving data (moving.cc), by indices (indices.cc).
 #define KNAP_ONNX(name, function) void function(Call& call);
 #include "import/onnx/operators.inc"
+#undef KNAP_ONNX
+// Of com.microsoft: attention, fused_norms, fused_products, rotary.
+#define KNAP_ONNX(name, function) void function(Call& call);
+#include "import/onnx/microsoft.inc"
 #undef KNAP_ONNX
 
 }  // namespace knapsack::onnx

@@ -12,7 +12,7 @@ namespace knapsack::onnx {
 namespace {
 
 constexpr std::int64_t oldest_opset = 11;
-constexpr std::int64_t newest_opset = 21;
+constexpr std::int64_t newest_opset = 23;
 // Of all that importing computes; what is larger than `large` stays a node unless it is whole numbers, which may be a
 // shape.
 constexpr std::int64_t most_computed = std::int64_t{1} << 30;
@@ -84,7 +84,8 @@ std::string Importer::fresh(const std::string& name, std::size_t count) {
 ValueId Importer::id_of(Ref ref) {
   Entry& e = entries_[static_cast<std::size_t>(ref)];
   CHECK(!e.missing);
-  if (e.id < 0) e.id = graph_.constant(e.value.weight, {.name = fresh(e.value.name, 1)});
+  if (e.id < 0)
+    e.id = graph_.constant(e.value.weight, {.transposed = e.value.transposed, .name = fresh(e.value.name, 1)});
   return e.id;
 }
 
@@ -116,6 +117,7 @@ Result<Ref> Importer::constant(const OnnxTensor& tensor, const std::string& name
     e.blame = fmt::format("a constant of {}: this version has no such type", onnx_type_name(tensor.type));
     e.op = "Constant";
     e.node = name;
+    e.raw = &tensor;
     return add(std::move(e));
   }
   e.value = {.name = name, .kind = ValueKind::constant, .dtype = *dtype, .dims = tensor.dims};
@@ -138,6 +140,15 @@ Result<Ref> Importer::constant(const OnnxTensor& tensor, const std::string& name
     weight.owners = {memory};
   }
   e.value.weight = std::make_shared<const Weight>(std::move(weight));
+  return add(std::move(e));
+}
+
+Ref Importer::turned(std::shared_ptr<const Weight> weight) {
+  Entry e;
+  e.value = {.name = weight->name, .kind = ValueKind::constant, .dtype = weight->dtype};
+  e.value.dims = seen_dims(*weight, true);
+  e.value.transposed = true;
+  e.value.weight = std::move(weight);
   return add(std::move(e));
 }
 
@@ -202,6 +213,16 @@ Result<std::vector<Ref>> Importer::emit_empty(Op op, const std::vector<Ref>& inp
     const Value& x = value(inputs.front());
     std::vector<std::int64_t> dims = x.dims;
     if (op == Op::Identity || op == Op::Dropout) return std::vector<Ref>{inputs.front()};
+    if (op == Op::Transpose) {
+      const auto perm = attrs.list(Attr::perm);
+      if (perm.size() != dims.size()) return bad_input("has a permutation of {} for {}", perm.size(), dims_text(dims));
+      for (std::size_t i = 0; i < dims.size(); ++i) {
+        if (perm[i] < 0 || perm[i] >= std::ssize(dims)) return bad_input("has axis {} of {}", perm[i], dims.size());
+        dims[i] = x.dims[static_cast<std::size_t>(perm[i])];
+      }
+      TRY(const Ref made, constant(name, x.dtype, std::move(dims), {}));
+      return std::vector<Ref>{made};
+    }
     if (op == Op::Cast) {
       TRY(const Ref made, constant(name, static_cast<DType>(attrs.i(Attr::to)), std::move(dims), {}));
       return std::vector<Ref>{made};
@@ -276,6 +297,7 @@ Result<void> Importer::translate(const OnnxNode& node) {
     if (it == named_.end()) return bad_input("{} takes '{}', which nothing before it makes", where(node), name);
     inputs.back() = it->second;
     Entry& e = entries_[static_cast<std::size_t>(it->second)];
+    if (e.raw != nullptr && takes_codes(node.domain, node.op_type)) continue;
     missing |= e.missing;
     blame(e);
   }
@@ -335,6 +357,12 @@ Result<ImportedOnnx> Importer::run(const OnnxPins& pins) {
   for (const PinnedInput& input : inputs) {
     if (input.value->name.empty()) return bad_input("an input has no name");
     if (graph_.find(input.value->name) >= 0) return bad_input("two inputs are named '{}'", input.value->name);
+    if (std::find(input.dims.begin(), input.dims.end(), 0) != input.dims.end()) {
+      // A cache that nothing is in yet: no value of a graph, and gone where tokens are appended to it.
+      TRY(const Ref empty, constant(input.value->name, input.dtype, input.dims, {}));
+      TRY_VOID(define(input.value->name, empty));
+      continue;
+    }
     Entry e;
     e.id = graph_.input(input.value->name, input.dtype, input.dims);
     e.value = graph_.value(e.id);
@@ -346,6 +374,8 @@ Result<ImportedOnnx> Importer::run(const OnnxPins& pins) {
   for (const OnnxNode& node : model_.graph.nodes) TRY_VOID(translate(node));
   TRY_VOID(outputs(made));
   if (!problems_.empty()) return problems();
+  for (const auto& [text, count] : notes_)
+    made.notes.push_back(count == 1 ? text : fmt::format("{} (of {} nodes)", text, count));
   made.graph = std::move(graph_);
   TRY_VOID(verify(made.graph));
   return made;

@@ -25,6 +25,7 @@ struct Entry {
   bool missing = false;  // it could not be made
   std::string blame{};   // of what is missing and not reported yet: what is to be said once it is used
   std::string op{}, node{};
+  const OnnxTensor* raw = nullptr;  // of a constant whose type no value here has: bytes, for who knows what they are
 };
 
 // One operator or form that this version has not.
@@ -48,6 +49,11 @@ class Importer {
   // A constant; `bytes` are those of dims.
   Result<Ref> constant(std::string name, DType dtype, std::vector<std::int64_t> dims, std::vector<std::byte> bytes);
   Result<Ref> constant(const OnnxTensor& tensor, const std::string& name);
+  // A matrix seen with its two dimensions exchanged, [K, N] of what is stored as [N, K].
+  Ref turned(std::shared_ptr<const Weight> weight);
+  void note(std::string text) { ++notes_[std::move(text)]; }
+  // What several nodes have in common (a mask), by a name for how it is made; -1: not made yet.
+  Ref& common(const std::string& key) { return common_.try_emplace(key, -1).first->second; }
   // From here on the file's value of that name is this one.
   Result<void> define(const std::string& name, Ref ref);
   // The node's output `index`, which is not made: an error where something takes it.
@@ -77,6 +83,8 @@ class Importer {
   std::map<std::string, int, std::less<>> suffixes_;
   std::set<std::pair<std::string_view, std::string_view>> functions_;  // of the file's own: domain and name
   std::vector<Problem> problems_;
+  std::map<std::string, Ref> common_;
+  std::map<std::string, int> notes_;  // what is to be said, and how often
   std::int64_t computed_bytes_ = 0;
 };
 

@@ -15,29 +15,34 @@ constexpr auto rows = std::to_array<Row>({
 #include "import/onnx/operators.inc"
 #undef KNAP_ONNX
 });
+constexpr auto microsoft_rows = std::to_array<Row>({
+#define KNAP_ONNX(name, function) {#name, function},
+#include "import/onnx/microsoft.inc"
+#undef KNAP_ONNX
+});
+constexpr std::string_view microsoft = "com.microsoft";
 
 struct Nearest {
   std::string_view op, form;
 };
-constexpr std::string_view unfused = "export it without fused operators (optimization level 0)";
 constexpr std::string_view unquantized = "export the float model";
 constexpr std::string_view unrolled = "trace the model, so that there is no control flow";
 constexpr auto nearest = std::to_array<Nearest>({
     {"ArgMin", "the nearest form is ArgMax of Neg"},
-    {"Attention", unfused},
     {"BitShift", "the nearest form is Mul or Div by a power of 2"},
     {"Celu", "the nearest form is Elu"},
     {"ConvInteger", unquantized},
+    {"DecoderMaskedMultiHeadAttention", "the nearest form is MultiHeadAttention"},
     {"DequantizeLinear", unquantized},
     {"DynamicQuantizeLinear", unquantized},
     {"Einsum", "the nearest form is Transpose, Reshape and MatMul"},
     {"EyeLike", "the nearest form is a constant"},
-    {"FastGelu", "the nearest form is Gelu with approximate='tanh' of opset 20"},
-    {"FusedMatMul", "the nearest form is MatMul and Mul"},
+    {"FusedConv", "the nearest form is Conv and its activation"},
+    {"FusedGemm", "the nearest form is Gemm and its activation"},
+    {"GatherBlockQuantized", "the nearest form is Gather of a table of floats"},
     {"GlobalLpPool", "the nearest form is ReduceL2"},
     {"GridSample", "the nearest form is Resize"},
     {"GroupNormalization", "the nearest form is Reshape and InstanceNormalization"},
-    {"GroupQueryAttention", unfused},
     {"GRU", "the nearest form is the loop written out: MatMul, Sigmoid, Tanh"},
     {"HardMax", "the nearest form is ArgMax and OneHot"},
     {"If", unrolled},
@@ -47,32 +52,22 @@ constexpr auto nearest = std::to_array<Nearest>({
     {"Loop", unrolled},
     {"LpNormalization", "the nearest form is ReduceL2 and Div"},
     {"MatMulInteger", unquantized},
-    {"MatMulNBits", unquantized},
     {"Mish", "the nearest form is Softplus, Tanh and Mul"},
-    {"MultiHeadAttention", unfused},
+    {"PackedMultiHeadAttention", "the nearest form is MultiHeadAttention"},
     {"QLinearConv", unquantized},
     {"QLinearMatMul", unquantized},
     {"QuantizeLinear", unquantized},
-    {"QuickGelu", "the nearest form is Sigmoid and Mul"},
     {"RandomNormal", "the nearest form is an input"},
     {"RandomNormalLike", "the nearest form is an input"},
     {"ReduceL1", "the nearest form is ReduceSum of Abs"},
     {"ReduceLogSum", "the nearest form is Log of ReduceSum"},
     {"ReduceLogSumExp", "the nearest form is Log of ReduceSum of Exp"},
     {"ReduceSumSquare", "the nearest form is ReduceSum of Mul"},
-    {"RMSNormalization", "the nearest form is ReduceMean of Mul, Sqrt, Div and Mul"},
-    {"RotaryEmbedding", unfused},
     {"Scan", unrolled},
     {"Selu", "the nearest form is Elu and Mul"},
-    {"SimplifiedLayerNormalization",
-     "the nearest form is ReduceMean of Mul, Sqrt, Div and Mul; "
-     "export it without fused operators (optimization level 0)"},
-    {"SkipLayerNormalization", "the nearest form is Add and LayerNormalization"},
-    {"SkipSimplifiedLayerNormalization",
-     "the nearest form is Add, ReduceMean of Mul, Sqrt, Div and Mul; "
-     "export it without fused operators (optimization level 0)"},
     {"Softsign", "the nearest form is Abs, Add and Div"},
     {"SpaceToDepth", "the nearest form is Reshape and Transpose"},
+    {"SparseAttention", "the nearest form is GroupQueryAttention"},
     {"Swish", "the nearest form is Sigmoid and Mul"},
     {"Tan", "the nearest form is Sin, Cos and Div"},
     {"ThresholdedRelu", "the nearest form is Greater and Where"},
@@ -82,11 +77,16 @@ constexpr auto nearest = std::to_array<Nearest>({
 }  // namespace
 
 Translation translation_of(std::string_view domain, std::string_view op) {
-  if (!domain.empty()) return nullptr;
-  for (const Row& row : rows)
-    if (row.op == op) return row.translation;
-  return nullptr;
+  const auto among = [&](const auto& list) -> Translation {
+    for (const Row& row : list)
+      if (row.op == op) return row.translation;
+    return nullptr;
+  };
+  if (domain == microsoft) return among(microsoft_rows);
+  return domain.empty() ? among(rows) : nullptr;
 }
+
+bool takes_codes(std::string_view domain, std::string_view op) { return domain == microsoft && op == "MatMulNBits"; }
 
 std::string nearest_form(std::string_view domain, std::string_view op) {
   for (const Nearest& each : nearest)

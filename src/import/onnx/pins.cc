@@ -99,8 +99,8 @@ class Pinning {
     }
     sizes_ = pins_.dims;
     for (const auto& [name, size] : pins_.dims) {
-      if (size < 1 || size > max_size)
-        return usage_error("dimension '{}' cannot be {}: expected 1 to {}", name, size, max_size);
+      if (size < 0 || size > max_size)
+        return usage_error("dimension '{}' cannot be {}: expected 0 to {}", name, size, max_size);
       // A part of a sum is as good as a name of its own.
       const bool known = std::any_of(names.begin(), names.end(), [&, &n = name](const std::string& each) {
         return each.find(n) != std::string::npos;
@@ -112,14 +112,31 @@ class Pinning {
                                       [&, &n = name](const OnnxValue* each) { return each->name == n; });
       if (input == inputs_.end())
         return usage_error("there is no input '{}'; there are: {}", name, list_of(input_names));
-      if (const auto fine = check_dims(shape); !fine || std::any_of(shape.begin(), shape.end(), below_1))
-        return usage_error("input '{}' cannot be {}: expected sizes of 1 or more", name, dims_text(shape));
+      if (const auto fine = check_dims(filled(shape)); !fine || std::any_of(shape.begin(), shape.end(), below_0))
+        return usage_error("input '{}' cannot be {}: expected sizes of 0 or more", name, dims_text(shape));
       TRY_VOID(take_shape(**input, shape));
     }
     return {};
   }
 
-  static bool below_1(std::int64_t size) { return size < 1; }
+  static bool below_0(std::int64_t size) { return size < 0; }
+
+  // A dimension of 0 hides what the others are.
+  static std::vector<std::int64_t> filled(std::vector<std::int64_t> shape) {
+    std::replace(shape.begin(), shape.end(), std::int64_t{0}, std::int64_t{1});
+    return shape;
+  }
+
+  // A cache, beside token ids, may have no rows yet; what else is given has elements.
+  [[nodiscard]] Result<void> check_empty(const PinnedInput& input) const {
+    if (std::find(input.dims.begin(), input.dims.end(), 0) == input.dims.end()) return {};
+    const auto whole = [](OnnxType type) { return type == OnnxType::i64 || type == OnnxType::i32; };
+    const bool ids = std::any_of(inputs_.begin(), inputs_.end(), [&](const auto* each) { return whole(each->type); });
+    constexpr std::size_t least = 3;
+    if (ids && input.dims.size() >= least && !whole(input.value->type)) return {};
+    return usage_error("input '{}' cannot be {}: only a cache may be without elements", input.value->name,
+                       dims_text(input.dims));
+  }
 
   Result<void> take_shape(const OnnxValue& input, const std::vector<std::int64_t>& shape) {
     if (!input.shape) return {};
@@ -144,7 +161,7 @@ class Pinning {
     const auto given = pins_.shapes.find(value.name);
     if (given != pins_.shapes.end()) {
       input.dims = given->second;
-      return {};
+      return check_empty(input);
     }
     if (!value.shape) {
       open += fmt::format("; input '{}' has no shape: --input {}=SIZE,SIZE,...", value.name, value.name);
@@ -166,10 +183,11 @@ class Pinning {
     if (unnamed)
       open += fmt::format("; a dimension without a name of input '{}' {}: --input {}={}", value.name, shape_text(value),
                           value.name, example(value));
-    if (const auto fine = check_dims(input.dims); !fine || std::any_of(input.dims.begin(), input.dims.end(), below_1))
-      return unsupported("input '{}' is {}: dimensions of 1 to {} are known, and at most {} of them", value.name,
+    if (const auto fine = check_dims(filled(input.dims));
+        !fine || std::any_of(input.dims.begin(), input.dims.end(), below_0))
+      return unsupported("input '{}' is {}: dimensions of 0 to {} are known, and at most {} of them", value.name,
                          dims_text(input.dims), max_size, max_rank);
-    return {};
+    return check_empty(input);
   }
 
   // The sum's parts, where it is one: they are what is to be pinned.
