@@ -17,6 +17,7 @@
 #include "passes/pass.h"
 #include "passes/recognize/samples.h"
 #include "passes/recognize_cases.h"
+#include "tensor/half.h"
 
 namespace knapsack {
 namespace {
@@ -29,7 +30,9 @@ using testing::TempDir;
 const char* const decoders[] = {"llama-prefill", "qwen2-window",       "qwen2-optimum",
                                 "phi3",          "qwen2-moe",          "qwen3-dynamo",
                                 "gemma3-dynamo", "deepseek-v2-dynamo", "deepseek-v2-groups-dynamo",
-                                "deepseek-v3",   "deepseek-v3-dynamo"};
+                                "deepseek-v3",   "deepseek-v3-dynamo",
+                                // With ONNX Runtime's own operators.
+                                "llama-genai", "qwen2-genai-f16", "qwen3-genai-int4", "qwen2-fused", "qwen2-kept"};
 
 Graph without_op(const Graph& graph, Op op, Op other) {
   Rewriter to(graph);
@@ -82,7 +85,7 @@ TEST_P(Recognise, GivesPyTorchsLogits) {
   expected.floats_at(0, wanted);
   const double off = relative_l2(wanted, std::span(*logits).last(wanted.size()));
   std::printf("%s: %zu nodes, relative L2 %.1e\n", GetParam(), made->graph.list().size(), off);
-  EXPECT_LE(off, 2e-6);
+  EXPECT_LE(off, std::string_view(GetParam()).ends_with("-f16") ? 2e-3 : 2e-6);
 }
 
 TEST_P(Recognise, IsProvedWithAnySizesAndTheRestOfThePassesGoesOn) {
@@ -92,7 +95,10 @@ TEST_P(Recognise, IsProvedWithAnySizesAndTheRestOfThePassesGoesOn) {
   const std::set<std::string_view> by_hits{"qwen2-moe", "deepseek-v3"};  // experts take the rows that chose them
   const std::set<std::string_view> whole_keys{"deepseek-v2-dynamo", "deepseek-v3-dynamo"};
   const bool cached = whole.count(GetParam()) == 0;
-  for (const auto& [tokens, past] : {std::pair<std::int64_t, std::int64_t>{2, 9}, {3, 1}, {5, 4}}) {
+  // Its mask is written for one token, or for a prompt.
+  const bool one = std::string_view(GetParam()) == "qwen2-genai-f16";
+  for (const auto& [wanted, past] : {std::pair<std::int64_t, std::int64_t>{2, 9}, {3, 1}, {5, 4}}) {
+    const std::int64_t tokens = one ? 1 : wanted;
     const Graph graph = imported(file, tokens, cached ? past : 0);
     PassOptions options{.context = {.step = {.tokens = 1, .ctx = 16}}, .prove = true};
     const auto passed = run_passes(graph, Stage::imported, options, pool);
@@ -103,7 +109,7 @@ TEST_P(Recognise, IsProvedWithAnySizesAndTheRestOfThePassesGoesOn) {
       EXPECT_NE(passed->passes[0].note.find("not proved"), std::string::npos) << passed->passes[0].note;
     } else {
       EXPECT_GE(passed->passes[0].rel_l2, 0);
-      EXPECT_LE(passed->passes[0].rel_l2, 2e-6);
+      EXPECT_LE(passed->passes[0].rel_l2, one ? 2e-3 : 2e-6);
       const std::string& note = passed->passes[0].note;
       EXPECT_EQ(note.rfind("latent attention stays with whole keys and values", 0) == 0,
                 whole_keys.count(GetParam()) > 0)
@@ -139,6 +145,93 @@ std::string name_of(const ::testing::TestParamInfo<const char*>& info) {
 }
 INSTANTIATE_TEST_SUITE_P(All, Recognise, ::testing::ValuesIn(decoders), name_of);
 
+// A prompt whose caches have no rows yet.
+TEST(Recognise, CachesWithoutRows) {
+  ThreadPool pool(1);
+  for (const char* name : {"qwen2-optimum", "qwen3-dynamo", "llama-genai", "qwen3-genai-int4"}) {
+    const Export file = open(name);
+    const NpyArray& ids = array(file.values, "ids");
+    const auto made = recognize_decoder(imported(file, ids.elements(), 0), true);
+    ASSERT_TRUE(made) << name << ": " << made.error().message;
+    EXPECT_EQ(made->past, 0);
+    std::vector<std::int32_t> tokens;
+    for (std::int64_t i = 0; i < ids.elements(); ++i) tokens.push_back(static_cast<std::int32_t>(ids.integer_at(i)));
+    const auto logits = run_decoder(made->graph, tokens, 1, std::ssize(tokens), pool);
+    ASSERT_TRUE(logits) << logits.error().message;
+    const NpyArray& expected = array(file.values, "logits");
+    std::vector<float> wanted(static_cast<std::size_t>(expected.elements()));
+    expected.floats_at(0, wanted);
+    EXPECT_LE(relative_l2(wanted, std::span(*logits).last(wanted.size())), 2e-6) << name;
+    const auto behind = recognize_decoder(imported(file, 2, 9), true);
+    ASSERT_TRUE(behind) << name << ": " << behind.error().message;
+    EXPECT_EQ(node_lines(made->graph), node_lines(behind->graph)) << name;
+  }
+}
+
+// Frequencies come exactly out of tables that the file has, also out of ones that are too long to be computed with.
+TEST(Recognise, TablesOfAnyLength) {
+  Export file = open("llama-genai");
+  const auto frequencies = [](const Graph& graph) {
+    const Weight& w = *graph.value(graph.find("rope.inv_freq")).weight;
+    return std::vector<float>(w.f32(), w.f32() + w.elements());
+  };
+  const auto made = recognize_decoder(imported(file), true);
+  ASSERT_TRUE(made) << made.error().message;
+  const auto wanted = frequencies(made->graph);
+  ASSERT_EQ(wanted.size(), 8U);
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    EXPECT_EQ(wanted[i], static_cast<float>(1 / std::pow(10000.0F, static_cast<float>(i) / 8))) << i;
+  constexpr std::int64_t rows = 40000;
+  std::map<std::string, std::vector<float>> tables;
+  for (OnnxTensor& tensor : file.model.graph.initializers) {
+    if (tensor.name != "cos_cache" && tensor.name != "sin_cache") continue;
+    std::vector<float>& table = tables[tensor.name];
+    for (std::int64_t p = 0; p < rows; ++p)
+      for (const float frequency : wanted) {
+        const float angle = static_cast<float>(p) * frequency;
+        table.push_back(tensor.name == "cos_cache" ? std::cos(angle) : std::sin(angle));
+      }
+    tensor.dims = {rows, 8};
+    tensor.data = std::as_bytes(std::span(table));
+  }
+  ASSERT_EQ(tables.size(), 2U);
+  const auto longer = recognize_decoder(imported(file), true);
+  ASSERT_TRUE(longer) << longer.error().message;
+  EXPECT_EQ(frequencies(longer->graph), wanted);
+  EXPECT_EQ(to_text(longer->graph), to_text(made->graph));
+}
+
+// Weights in blocks of 4 bits stay what they are, where their scales are halves; else they are floats, and that is
+// said.
+TEST(Recognise, BlocksOf4BitsStay) {
+  Export file = open("qwen3-genai-int4");
+  const auto products_of = [&](DType dtype, std::size_t notes) {
+    const auto import = graph_from_onnx(file.model, pins_from(file.values.arrays, file.model));
+    ASSERT_TRUE(import) << import.error().message;
+    EXPECT_EQ(import->notes.size(), notes);
+    const auto made = recognize_decoder(import->graph, true);
+    ASSERT_TRUE(made) << made.error().message;
+    int products = 0;
+    for (const Node& node : made->graph.list()) {
+      if (node.op != Op::linear) continue;
+      EXPECT_EQ(made->graph.value(node.inputs[1]).dtype, dtype) << node.name;
+      ++products;
+    }
+    EXPECT_EQ(products, 15);
+  };
+  products_of(DType::F32, 1);
+  std::vector<std::vector<float>> rounded;
+  for (OnnxTensor& tensor : file.model.graph.initializers) {
+    if (!tensor.name.ends_with("_scales")) continue;
+    std::vector<float>& scales = rounded.emplace_back(tensor.data.size() / sizeof(float));
+    std::memcpy(scales.data(), tensor.data.data(), tensor.data.size());
+    for (float& each : scales) each = half_to_float(float_to_half(each));
+    tensor.data = std::as_bytes(std::span(scales));
+  }
+  EXPECT_EQ(rounded.size(), 15U);
+  products_of(DType::G4, 0);
+}
+
 TEST(Recognise, IsTheGraphOfTheCheckpoint) {
   auto checkpoint = import_model(data_path("golden/qwen2-window").string(), {});
   ASSERT_TRUE(checkpoint) << checkpoint.error().message;
@@ -159,7 +252,12 @@ TEST(Recognise, IsTheGraphOfTheCheckpoint) {
 }
 
 // What export writes, read again: the caches are written by index there.
-TEST(Recognise, WhatWeExportComesBack) {
+class OurExport : public ::testing::TestWithParam<bool> {};
+TEST_P(OurExport, ComesBack) {
+  ThreadPool pool(1);
+  const bool contrib = GetParam();
+  const std::vector<std::int32_t> ids{3, 9, 4, 30, 17, 8, 9, 2, 21, 5};
+  double furthest = 0;
   int models = 0;
   for (const std::string& name : golden_names()) {
     auto model = import_model(data_path("golden/" + name).string(), {});
@@ -172,15 +270,21 @@ TEST(Recognise, WhatWeExportComesBack) {
     // Gemma's norms come back with the one in their weights.
     const bool other = has([](const Node& n) { return n.op == Op::gather_cols || n.attrs.f(Attr::offset, 0) != 0; });
     TempDir folder;
-    const OnnxExportOptions options{.ctx = 16, .chunk = 4};
+    const OnnxExportOptions options{.ctx = 16, .chunk = 4, .contrib = contrib};
     const auto written =
         export_onnx(model->graph, folder.path().string(), options, [](std::uint64_t, std::uint64_t) {});
     ASSERT_TRUE(written) << name << ": " << written.error().message;
     for (const char* which : {"prefill.onnx", "decode.onnx"}) {
       auto back = import_onnx(folder.file(which), {});
       ASSERT_TRUE(back) << name << ": " << back.error().message;
-      const auto made = recognize_decoder(back->graph, false);
+      const auto made = recognize_decoder(back->graph, true);
       ASSERT_TRUE(made) << name << ", " << which << ": " << made.error().message;
+      const auto wanted = run_decoder(model->graph, ids, 1, std::ssize(ids), pool);
+      const auto logits = run_decoder(made->graph, ids, 1, std::ssize(ids), pool);
+      ASSERT_TRUE(wanted && logits) << name;
+      const double off = relative_l2(*wanted, *logits);
+      furthest = std::max(furthest, off);
+      EXPECT_LE(off, 2e-6) << name << ", " << which;
       std::map<Op, int> before;
       std::map<Op, int> after;
       for (const Node& node : nodes) {
@@ -198,7 +302,10 @@ TEST(Recognise, WhatWeExportComesBack) {
     ++models;
   }
   EXPECT_GE(models, 26);
+  std::printf("%d models, the largest relative L2 is %.1e\n", models, furthest);
 }
+INSTANTIATE_TEST_SUITE_P(Ops, OurExport, ::testing::Values(false, true),
+                         [](const auto& each) { return each.param ? "contrib" : "primitive"; });
 
 // Graphs that are nearly a decoder's: left as they are, with the node and what is wrong.
 TEST(Recognise, WhatIsNearlyADecoderIsNotTakenForOne) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "graph/rewrite.h"
+#include "passes/recognize/apart.h"
 #include "passes/recognize/names.h"
 #include "passes/recognize/rules.h"
 
@@ -36,10 +37,15 @@ Result<ValueId> logits_of(const Graph& graph, Rules& rules) {
       continue;
     }
     // What the step adds to a cache that has no past.
-    const auto base = form.grid->parts[0].columns[0].base;
     const auto& caches = rules.builder().caches();
-    const bool kept = form.grid->parts.size() != 1 ||
-                      std::any_of(caches.begin(), caches.end(), [&](const auto& c) { return c.x == base; });
+    const auto is_kept = [&](ValueId x) {
+      return std::any_of(caches.begin(), caches.end(), [&](const auto& c) { return c.x == x; });
+    };
+    bool kept = form.grid->parts.size() != 1 || is_kept(form.grid->parts[0].columns[0].base);
+    if (!kept) {  // some columns of a product
+      const auto x = rules.rows(form);
+      kept = x && is_kept(*x);
+    }
     if (!kept) return unsupported("output '{}' is neither logits nor a cache", name);
   }
   if (logits < 0) return unsupported("no output has logits");
@@ -188,7 +194,9 @@ class Finisher {
 
 }  // namespace
 
-Result<Recognised> recognize_decoder(const Graph& graph, bool data) {
+Result<Recognised> recognize_decoder(const Graph& imported, bool data) {
+  TRY(const recognition::Inputs given, recognition::inputs_of(imported));
+  const Graph graph = recognition::with_heads_apart(imported, given.tokens);
   TRY(const recognition::Inputs inputs, recognition::inputs_of(graph));
   std::vector<std::int64_t> positions;
   for (std::int64_t i = 0; i < inputs.tokens; ++i) positions.push_back(inputs.past + i);

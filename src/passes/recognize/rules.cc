@@ -104,6 +104,8 @@ Result<Rules::Forms> Rules::forms_of(const Node& node) {
     case Op::ScatterND: {
       const Form& past = in(node, 0);
       const Form& now = in(node, 2);
+      if (is_rows(past) && past.grid->along == Along::cache && is_known(in(node, 1)) && is_rows(now))
+        return one(again(past, now, *in(node, 1).side));
       if (!is_rows(past) || past.grid->along != Along::past || !is_known(in(node, 1)) || !is_rows(now) ||
           now.grid->along != Along::step)
         return unsupported("it writes into something else than the cache");
@@ -148,7 +150,12 @@ Result<Rules::Forms> Rules::side(const Node& node) {
   }
   if (node.op == Op::Identity || (node.op == Op::Cast && large && is_float(static_cast<DType>(node.attrs.i(Attr::to)))))
     return Forms{form(node.inputs[0])};
-  if (large)
+  // Some rows of a table, however long it is.
+  const bool rows = node.op == Op::Gather && node.attrs.i(Attr::axis) == 0 && first.weight->slabs.size() == 1 &&
+                    !first.transposed && format(first.dtype).block == 1 &&
+                    out(node).elements() * format(first.dtype).block_bytes <= large_bytes;
+  if (node.op == Op::Gather) angles_.add_table(first);
+  if (large && !rows)
     return unsupported("it computes with constants of more than {} MiB or masks of more than {}", large_bytes >> 20,
                        side_bytes >> 20);
   TRY(const auto made, evaluate(node.op, node.attrs, operands));
@@ -184,6 +191,16 @@ Result<Form> Rules::appended(const Node& node, const Form& past, const Form& now
   const ValueId write = builder_.cache(x, graph_.value(first.base).name);
   for (Column& column : columns) column.base = write;
   return grid_form({.dims = out(node).dims, .axis = a.axis, .along = Along::cache, .parts = {{.columns = columns}}});
+}
+
+// What was appended is written where it is already: GroupQueryAttention's cache, for sequences that may be shorter.
+Result<Form> Rules::again(const Form& past, const Form& now, const Value& places) {
+  TRY_VOID(in_place(*past.grid, places));
+  const Node* write = builder_.maker(past.grid->parts[0].columns[0].base);
+  TRY(const ValueId x, builder_.rows(now.grid->seen_along(past.grid->axis), now.factor));
+  if (write == nullptr || write->op != Op::kv_write || write->inputs[0] != x)
+    return unsupported("it writes something else into the cache than what was appended");
+  return past;
 }
 
 // places [.., rank]: where each row of the step goes in the cache.

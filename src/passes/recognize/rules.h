@@ -39,6 +39,7 @@ class Rules {
   Result<Forms> side(const Node& node);
   Result<Forms> moved(const Node& node);
   Result<Form> appended(const Node& node, const Form& past, const Form& now);
+  Result<Form> again(const Form& past, const Form& now, const Value& places);
   Result<void> in_place(const Grid& past, const Value& places) const;
   Result<Form> gathered(const Node& node);
   Result<Form> binary(const Node& node);

@@ -136,6 +136,14 @@ Result<std::int64_t> window_of(const Value& mask, bool truth, std::int64_t token
   const Grid places{.dims = {tokens, length}, .axis = 0, .parts = {{.columns = columns_of(0, length)}}};
   Value flat = mask;
   while (flat.dims.size() > 2 && flat.dims.front() == 1) flat.dims.erase(flat.dims.begin());
+  if (flat.dims.size() > 2) {  // one for each head, all the same perhaps
+    const auto numbers = numbers_of(flat);
+    const auto each = static_cast<std::size_t>(flat.dims.back() * flat.dims[flat.dims.size() - 2]);
+    bool same = !numbers.empty();
+    for (std::size_t i = each; i < numbers.size() && same; ++i) same = numbers[i] == numbers[i - each];
+    if (!same) return unsupported("a mask that is not the same for all heads");
+    flat = *side_value("mask", flat.dtype, {flat.dims.end() - 2, flat.dims.end()}, std::span(numbers).first(each));
+  }
   const auto all = spread(flat, places);  // [length, tokens]
   if (all.empty()) return unsupported("a mask of {} for {} tokens of {}", flat.dims.size(), tokens, length);
   std::int64_t window = 0;
@@ -181,6 +189,40 @@ void Angles::add(const Graph& graph, const Uses& uses, const Node& node, const V
     std::sort(list->begin(), list->end());
     list->erase(std::unique(list->begin(), list->end()), list->end());
   }
+}
+
+void Angles::add_table(const Value& table) {
+  const Weight& w = *table.weight;
+  if (!is_float(table.dtype) || table.dims.size() != 2 || table.dims[0] < 2 || table.transposed || w.slabs.size() != 1)
+    return;
+  for (const Table& known : tables_)
+    if (known.weight == &w) return;
+  const auto row = [&](std::int64_t at) {
+    std::vector<float> numbers(static_cast<std::size_t>(table.dims[1]));
+    format(table.dtype).decode(w.slabs[0] + at * w.row_size(), numbers.data(), table.dims[1]);
+    return numbers;
+  };
+  const auto first = row(0);
+  Table made{
+      .weight = &w, .sines = std::all_of(first.begin(), first.end(), [](float x) { return x == 0; }), .rows = {}};
+  // At powers of two the angle is the frequency's own digits: float32 rounds nothing there.
+  for (std::int64_t at = 1; at < table.dims[0]; at *= 2) made.rows.push_back(row(at));
+  for (const Table& other : tables_) {
+    if (other.sines == made.sines || other.weight->shape != w.shape) continue;
+    const Table& cos = made.sines ? other : made;
+    const Table& sin = made.sines ? made : other;
+    for (std::size_t c = 0; c < first.size(); ++c) {
+      double frequency = 0;
+      for (std::size_t i = 0; i < cos.rows.size(); ++i) {
+        const double position = std::ldexp(1.0, static_cast<int>(i));
+        const double angle = std::atan2(static_cast<double>(sin.rows[i][c]), static_cast<double>(cos.rows[i][c]));
+        const double turns = std::round((frequency * position - angle) / (2 * std::acos(-1.0)));
+        frequency = (angle + 2 * std::acos(-1.0) * turns) / position;
+      }
+      exact_.push_back(static_cast<double>(static_cast<float>(frequency)));
+    }
+  }
+  tables_.push_back(std::move(made));
 }
 
 double Angles::frequency(std::span<const double> cos, std::span<const double> sin) const {

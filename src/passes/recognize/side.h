@@ -42,6 +42,9 @@ class Angles {
  public:
   explicit Angles(std::vector<std::int64_t> positions) : positions_(std::move(positions)) {}
   void add(const Graph& graph, const Uses& uses, const Node& node, const Value& angles);
+  // A table [positions, columns] whose rows are taken: of cosines or of sines, perhaps. Two of one shape give what they
+  // were made of.
+  void add_table(const Value& table);
   // The frequency whose cos and sin these are, at each position, and how far off it is; without candidates one that the
   // differences give.
   [[nodiscard]] double frequency(std::span<const double> cos, std::span<const double> sin) const;
@@ -51,8 +54,15 @@ class Angles {
   [[nodiscard]] double find(std::span<const double> cos, std::span<const double> sin) const;
 
   std::vector<std::int64_t> positions_;
-  std::vector<double> exact_;                            // constants
-  std::vector<double> derived_;                          // angle / position
+  struct Table {
+    const Weight* weight;
+    bool sines;
+    std::vector<std::vector<float>> rows;  // those of positions 1, 2, 4, 8, ..
+  };
+
+  std::vector<double> exact_;    // constants
+  std::vector<double> derived_;  // angle / position
+  std::vector<Table> tables_;
   mutable std::map<std::vector<double>, double> known_;  // what was asked before: each layer asks the same
 };
 
