@@ -44,7 +44,7 @@ TEST(Graph, TextIsReadBack) {
   EXPECT_EQ(graph({file}).out, text.out);
   EXPECT_EQ(graph({file, "--format", "text", "-o", "-"}).out, text.out);
   EXPECT_TRUE(object_of(graph({file, "--json"})).at("stage").is_null());
-  expect_error(graph({file, "--stage", "primitive"}), 2, "as it was written");
+  expect_error(graph({file, "--stage", "primitive"}), 2, "has no weights");
   testing::write_file(file, text.out + "%more [T, 1] F32 = nothing %embed\n");
   expect_error(graph({file}), 3, "'nothing' is no op");
 }
@@ -259,6 +259,25 @@ TEST(Graph, ForADevice) {
   EXPECT_EQ(passes.at("units").as_object().at("cpu").as_int64(), units["cpu"]);
   const auto table = graph({"qwen2.5-1.5b", "--stage", "fused", "--device", "rk3588", "--passes"}).out;
   EXPECT_NE(table.find("on the npu"), std::string::npos) << table;
+  EXPECT_NE(table.find("as the table of "), std::string::npos) << table;
+  EXPECT_NE(table.find("kv_write on the cpu: the host writes new rows by index"), std::string::npos) << table;
+  EXPECT_EQ(passes.at("toolchain").as_object().at("id").as_string().substr(0, 4), "rknn");
+  EXPECT_GT(units["ahead"], 0) << "the mask and the rows of tables";
+  for (const auto& each : object.at("nodes").as_array())
+    EXPECT_EQ(each.as_object().at("why").is_null() && each.as_object().at("unit") == "cpu", false)
+        << "each on the CPU says why: " << each;
+  const auto html = graph({"qwen2.5-1.5b", "--stage", "fused", "--device", "rk3588", "--format", "html"}).out;
+  EXPECT_NE(html.find("the host writes new rows by index"), std::string::npos);
+  const auto merged =
+      graph({"qwen2.5-0.5b", "--stage", "fused", "--device", "ethos-u85-1024-dram-high", "--passes"}).out;
+  EXPECT_NE(merged.find("Sqrt on the npu: a part of Rsqrt"), std::string::npos) << merged;
+  const auto no_table = graph({"qwen2.5-0.5b", "--stage", "fused", "--device", "hailo-10h", "--passes"}).out;
+  EXPECT_NE(no_table.find("no table of a toolchain of it is here"), std::string::npos) << no_table;
+  const auto no_npu = graph({"qwen2.5-0.5b", "--stage", "fused", "--device", "jetson-orin-nx", "--passes"}).out;
+  EXPECT_NE(no_npu.find("on the cpu or gpu"), std::string::npos) << no_npu;
+  EXPECT_NE(graph({"qwen2.5-0.5b", "--stage", "fused", "--device", "rk3588", "--toolchain", "qairt", "--passes"})
+                .out.find("is no toolchain of rk3588"),
+            std::string::npos);
   // Proved for the device, too.
   EXPECT_EQ(graph({model, "--stage", "fused", "--device", "rk3588", "--ctx", "32", "--passes", "--prove"}).exit_code,
             0);
@@ -299,6 +318,9 @@ TEST(Graph, WhatIsRefused) {
   expect_error(graph({model, "-o", model + "/config.json"}), 2, "the model itself");
   TempDir folder;
   expect_error(graph({model, "-o", folder.file("none/g.svg")}), 2, "none/g.svg");
+  expect_error(graph({model, "-o", folder.file("g.png")}), 2, "no graph is written as .png");
+  expect_error(graph({model, "--no-pass", "drop-dead"}), 2, "no pass leads to stage imported");
+  expect_error(graph({model, "--stage", "fused", "--passes", "--layers", "0"}), 2, "the whole graph");
   expect_error(graph({folder.file("no-model")}), 2, "no-model");
   testing::write_file(folder.file("empty.gguf"), "");
   expect_error(graph({folder.file("empty.gguf")}), 3, "empty.gguf");

@@ -27,10 +27,9 @@ using testing::data_path;
 using testing::golden_names;
 using testing::TempDir;
 
-const char* const decoders[] = {"llama-prefill", "qwen2-window",       "qwen2-optimum",
-                                "phi3",          "qwen2-moe",          "qwen3-dynamo",
-                                "gemma3-dynamo", "deepseek-v2-dynamo", "deepseek-v2-groups-dynamo",
-                                "deepseek-v3",   "deepseek-v3-dynamo",
+const char* const decoders[] = {"llama-prefill", "qwen2-window", "qwen2-optimum", "phi3", "qwen2-moe", "qwen3-dynamo",
+                                "gemma3-dynamo", "deepseek-v2-dynamo", "deepseek-v2-groups-dynamo", "deepseek-v3",
+                                "deepseek-v3-dynamo",
                                 // With ONNX Runtime's own operators.
                                 "llama-genai", "qwen2-genai-f16", "qwen3-genai-int4", "qwen2-fused", "qwen2-kept"};
 

@@ -119,8 +119,8 @@ class GraphCommand final : public Command {
     const std::string form = format_ != "auto" ? format_ : json ? "json" : by_name.empty() ? "text" : by_name;
     if (!to_file && context.json && form != "json")
       return usage_error("--format {} and --json both want standard output; name a file (-o FILE)", form);
-    if (to_file && form == "text" && format_ == "auto") TRY_VOID(no_other_ending());
     if (to_file) TRY_VOID(not_over_another());
+    if (to_file && form == "text" && format_ == "auto") TRY_VOID(no_other_ending());
     if (passes_ && (to_file || format_ != "auto"))
       return usage_error("--passes writes a table to standard output, or --json; -o and --format are for the graph");
     if (passes_ && layers_) return usage_error("--passes tells of the whole graph; --layers is for the graph itself");
