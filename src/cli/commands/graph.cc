@@ -154,8 +154,8 @@ class GraphCommand final : public Command {
     busy.reset();
     TRY(const StagedGraph staged, std::move(made));
     const Graph& graph = staged.graph;
-    std::vector<std::string> notes = read.notes;
-    notes.insert(notes.end(), target_notes_.begin(), target_notes_.end());
+    std::vector<std::string> notes = target_notes_;
+    notes.insert(notes.end(), read.notes.begin(), read.notes.end());
     const Reasons reasons = reasons_of(staged, notes);
     if (prove_) notes.push_back(proof_of(staged));
     if (!without_.empty()) notes.push_back(fmt::format("without the passes {}", fmt::join(without_, ", ")));
