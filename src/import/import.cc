@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "import/assemble.h"
+#include "import/public_models.h"
 
 namespace knapsack {
 
@@ -51,6 +52,11 @@ Result<Opened> open_checkpoint(const std::string& path) {
   if (path.ends_with(".safetensors") && std::filesystem::exists(path, error))
     return bad_input("{}: a safetensors file alone has no config; name its folder ({})", path,
                      std::filesystem::path(path).parent_path().string());
+  if (!std::filesystem::exists(path, error) && find_public_model(path))
+    return usage_error(
+        "{}: of this public model the shapes are known, but no weights are here; name a checkpoint (a GGUF file or a "
+        "Hugging Face folder)",
+        path);
   return open_gguf(path);
 }
 

@@ -79,8 +79,10 @@ Result<PublicModel> find_public_model(const std::string& which) {
     if (std::find(near.begin(), near.end(), id) == near.end()) near.push_back(id);
     if (near.size() == 3) break;
   }
-  return usage_error("unknown model {}; the nearest are {} (a name of models/*.json, a checkpoint, or a config.json)",
-                     printable(which), fmt::join(near, ", "));
+  return usage_error(
+      "unknown model {}: there is no such file, and of public models the nearest are {} (a name of models/*.json, a "
+      "checkpoint, or a config.json)",
+      printable(which), fmt::join(near, ", "));
 }
 
 std::vector<PublicModel> smaller_public_models(const PublicModel& model) {

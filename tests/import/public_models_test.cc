@@ -1,4 +1,5 @@
 #include "import/public_models.h"
+#include "import/import.h"
 
 #include <gtest/gtest.h>
 
@@ -27,14 +28,23 @@ TEST(PublicModels, BuiltInAreTheFilesOfTheRepository) {
   EXPECT_EQ(public_model_ids().size(), count);
 }
 
+TEST(PublicModels, HaveNoWeights) {
+  const auto made = import_model("qwen2.5-0.5b", {});
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, Code::usage);
+  EXPECT_NE(made.error().message.find("no weights are here"), std::string::npos) << made.error().message;
+}
+
 TEST(PublicModels, ByAnyOfTheirNames) {
   EXPECT_EQ(find_public_model("QWEN2.5-1.5B")->id, "qwen2.5-1.5b");
   EXPECT_EQ(find_public_model("Qwen/Qwen2.5-1.5B-Instruct")->id, "qwen2.5-1.5b");
   const auto unknown = find_public_model("qwen2.5-15b");
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().code, Code::usage);
-  EXPECT_NE(unknown.error().message.find("unknown model 'qwen2.5-15b'; the nearest are qwen2.5-1.5b, "),
-            std::string::npos)
+  EXPECT_NE(
+      unknown.error().message.find(
+          "unknown model 'qwen2.5-15b': there is no such file, and of public models the nearest are qwen2.5-1.5b, "),
+      std::string::npos)
       << unknown.error().message;
 }
 
