@@ -17,6 +17,7 @@ sys.path = [folder for folder in sys.path if folder]  # not the folder that some
 
 import json  # noqa: E402
 import os  # noqa: E402
+import shutil  # noqa: E402
 
 # What libraries print is no answer.
 answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -164,6 +165,7 @@ def main():
                 answer({"npz": decoder.step(request["ids"], request["first"])})
         except Exception as error:  # pylint: disable=broad-except
             answer({"error": f"{type(error).__name__}: {error}"})
+    shutil.rmtree(sys.argv[2], ignore_errors=True)  # whoever asked may have been killed
 
 
 main()

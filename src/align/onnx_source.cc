@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/json.h"
+#include "base/leftovers.h"
 #include "base/process.h"
 #include "files/npz.h"
 
@@ -33,22 +34,29 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   ~Scratch() {
+    if (path_.empty()) return;
     std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
+    fs::remove_all(path_, ignored);
+    for (const std::string& path : {path_, values()}) forget_path(path);
   }
   Result<void> make() {
     std::error_code failed;
     const fs::path base = fs::temp_directory_path(failed);
+    if (failed) return usage_error("TMPDIR: expected a folder for passing values, found none: {}", failed.message());
     std::string name = (base / "knapsack-align-XXXXXX").string();
-    if (failed || mkdtemp(name.data()) == nullptr)
-      return usage_error("cannot make a folder for values in {} (TMPDIR): {}", base.string(),
-                         failed ? failed.message() : std::strerror(errno));
+    if (mkdtemp(name.data()) == nullptr)
+      return usage_error("{}: cannot make a folder there, for passing values; set TMPDIR to another: {}", base.string(),
+                         std::strerror(errno));
     path_ = std::move(name);
+    for (const std::string& path : {path_, values()}) remember_path(path);
     return {};
   }
   [[nodiscard]] const std::string& path() const { return path_; }
 
  private:
+  // What onnx_runner.py writes there.
+  [[nodiscard]] std::string values() const { return (fs::path(path_) / "step.npz").string(); }
+
   std::string path_;
 };
 
@@ -58,8 +66,12 @@ class OnnxSource final : public Source {
 
   Result<void> start() {
     TRY_VOID(scratch_.make());
-    TRY(process_, Process::start({run_.python, "-c", script, run_.folder, scratch_.path()},
-                                 fmt::format("ONNX Runtime, in {},", run_.python)));
+    auto started = Process::start({run_.python, "-c", script, run_.folder, scratch_.path()},
+                                  fmt::format("ONNX Runtime in {}", run_.python));
+    if (!started)
+      return Error{started.error().code,
+                   fmt::format("{}; name another Python (--python, KNAPSACK_PYTHON)", started.error().message)};
+    process_ = std::move(*started);
     TRY(const json::object about, ask({{"describe", true}}));
     const std::string& origin = run_.label;
     TRY(vocab_, json_int(about, "vocab", origin, 1, INT32_MAX));

@@ -10,10 +10,9 @@
 #include <climits>
 #include <cstring>
 #include <filesystem>
-#include <mutex>
-#include <new>
-#include <set>
 #include <utility>
+
+#include "base/leftovers.h"
 
 namespace knapsack {
 namespace {
@@ -33,26 +32,6 @@ Error write_error(const std::string& path, const char* what, int reason) {
     default:
       return out_of_resource("{}: cannot {}: {}", path, what, std::strerror(reason));
   }
-}
-
-// The temporary files that exist now.
-struct Unfinished {
-  std::mutex mutex;
-  std::set<std::string> paths;
-};
-Unfinished& unfinished() {
-  // Never destroyed: a signal may come while main returns. Not from the heap: it is asked when memory has run out, too.
-  alignas(Unfinished) static std::array<std::byte, sizeof(Unfinished)> place;
-  static Unfinished* const made = new (place.data()) Unfinished;
-  return *made;
-}
-void remember(const std::string& path) {
-  const std::lock_guard lock(unfinished().mutex);
-  unfinished().paths.insert(path);
-}
-void forget(const std::string& path) {
-  const std::lock_guard lock(unfinished().mutex);
-  unfinished().paths.erase(path);
 }
 
 // The path with `ending` added to its name, of which so much is left out as would make it too long for a folder.
@@ -150,7 +129,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& given, Existing existin
     return fd >= 0;
   });
   if (fd < 0) return write_error(given, "create", errno);
-  remember(temporary);
+  remember_path(temporary);
   return AtomicFile(path, std::move(temporary), fd, existing);
 }
 
@@ -172,12 +151,7 @@ AtomicFile::~AtomicFile() {
   ::close(fd_);
   if (temporary_.empty()) return;
   ::unlink(temporary_.c_str());
-  forget(temporary_);
-}
-
-void AtomicFile::remove_unfinished() {
-  const std::lock_guard lock(unfinished().mutex);
-  for (const auto& path : unfinished().paths) ::unlink(path.c_str());
+  forget_path(temporary_);
 }
 
 Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
@@ -222,14 +196,14 @@ Result<void> AtomicFile::commit() {
     if (nameless) {  // a rename is how a name passes from one file to another at once
       temporary_ = make_beside(path_, [&](const std::string& name) { return give_name(fd_, name); });
       if (temporary_.empty()) return write_error(path_, "write", errno);
-      remember(temporary_);
+      remember_path(temporary_);
     }
     done = ::close(std::exchange(fd_, -1)) == 0 && take_name(temporary_, path_, existing_);
   }
   const int reason = errno;
   if (!temporary_.empty()) {
     if (!done) ::unlink(temporary_.c_str());
-    forget(temporary_);
+    forget_path(temporary_);
   }
   if (!done) {
     if (reason == EEXIST) return usage_error("{}: another file of this name appeared meanwhile; it was kept", path_);

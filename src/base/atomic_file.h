@@ -37,10 +37,6 @@ class AtomicFile {
   // fsync, rename, fsync of the folder. Of several that write one name with Existing::kept, one succeeds.
   Result<void> commit();
 
-  // Removes what has a name and is neither committed nor destroyed yet: for a process about to end by a signal. Any
-  // thread; takes no memory.
-  static void remove_unfinished();
-
  private:
   AtomicFile(std::string path, std::string temporary, int fd, Existing existing);
   std::string path_;

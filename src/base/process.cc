@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/leftovers.h"
 #include "base/utf8.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
@@ -76,11 +77,14 @@ Result<std::unique_ptr<Process>> Process::start(std::vector<std::string> argv, s
   words.push_back(nullptr);
   const int failed = posix_spawnp(&made->pid_, words[0], &spawn.actions, &spawn.attributes, words.data(), environ);
   close(pair[1]);
-  if (failed == 0) return made;
+  if (failed == 0) {
+    remember_process(made->pid_);
+    return made;
+  }
   made->pid_ = -1;
   if (failed == ENOMEM || failed == EAGAIN)
-    return out_of_resource("cannot start {} ({}): {}", made->what_, argv[0], std::strerror(failed));
-  return usage_error("cannot start {} ({}): {}", made->what_, printable(argv[0]), std::strerror(failed));
+    return out_of_resource("cannot start {}, {}: {}", made->what_, argv[0], std::strerror(failed));
+  return usage_error("cannot start {}, {}: {}", made->what_, printable(argv[0]), std::strerror(failed));
 }
 
 Process::~Process() {
@@ -93,6 +97,7 @@ void Process::kill() {
   if (pid_ < 0) return;
   ::kill(-pid_, SIGKILL);
   ::kill(pid_, SIGKILL);  // before it had its group
+  forget_process(pid_);
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
   pid_ = -1;
@@ -129,6 +134,7 @@ Error Process::ended() {
     return bad_input("{} closed its output before it had answered{}", what_, words);
   }
   ::kill(-pid_, SIGKILL);
+  forget_process(pid_);
   pid_ = -1;
   if (WIFSIGNALED(status)) return bad_input("{} was ended by signal {}{}", what_, WTERMSIG(status), words);
   return bad_input("{} ended with exit code {}{}", what_, WEXITSTATUS(status), words);

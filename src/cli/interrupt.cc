@@ -14,8 +14,8 @@
 #include <string_view>
 #include <thread>
 
-#include "base/atomic_file.h"
 #include "base/check.h"
+#include "base/leftovers.h"
 #include "base/lost_page.h"
 #include "cli/json_text.h"
 #include "cli/output.h"
@@ -38,11 +38,11 @@ State& state() {
 }
 
 [[noreturn]] void end_process(int exit_code, const Error& error) {
-  AtomicFile::remove_unfinished();
+  remove_leftovers();
   if (is_terminal(STDERR_FILENO)) say("\n");
   if (error.code != Code::interrupted) print_error(error);
   if (state().json) {
-    const std::string text = json_error(error) + "\n";
+    const std::string text = json_error(error, exit_code) + "\n";
     [[maybe_unused]] const ssize_t ignored = ::write(STDOUT_FILENO, text.data(), text.size());
   }
   ::_exit(exit_code);
@@ -50,7 +50,7 @@ State& state() {
 
 // As cli_main tells it of std::bad_alloc, in words that need no memory.
 void end_without_memory() {
-  AtomicFile::remove_unfinished();
+  remove_leftovers();
   say("knapsack: error: out of memory; try a smaller --ctx, or a smaller model\n");
   constexpr std::string_view json =
       "{\"error\": {\"code\": 5, \"message\": \"out of memory; try a smaller --ctx, or a smaller model\"}}\n";

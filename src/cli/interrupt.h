@@ -1,6 +1,7 @@
 // What ends the process early: Ctrl-C (SIGINT), SIGTERM, SIGHUP and SIGXCPU (a limit on processor time), a page of a
 // mapped file that is gone (SIGBUS), memory that Rust code cannot have. A thread of its own waits for the signals, so
-// that nothing but the handing over of a SIGBUS runs inside a handler. Unfinished files are removed; exit code 130, 128
+// that nothing but the handing over of a SIGBUS runs inside a handler. Unfinished files are removed, programs that were
+// started are ended; exit code 130, 128
 // + signal, or that of the error. While an Interruptible lives, the first Ctrl-C only asks it to stop, so that a
 // generation ends with its figures; a second one ends the process.
 #pragma once

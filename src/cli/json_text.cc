@@ -63,8 +63,10 @@ std::string json_text(const json::value& value) {
   return out;
 }
 
-std::string json_error(const Error& error) {
-  return json_text(json::object{{"error", {{"code", static_cast<int>(error.code)}, {"message", error.message}}}});
+std::string json_error(const Error& error) { return json_error(error, static_cast<int>(error.code)); }
+
+std::string json_error(const Error& error, int exit_code) {
+  return json_text(json::object{{"error", {{"code", exit_code}, {"message", error.message}}}});
 }
 
 }  // namespace knapsack

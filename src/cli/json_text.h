@@ -12,5 +12,7 @@ std::string json_text(const json::value& value);
 
 // What --json prints when a command fails: {"error": {"code": 3, "message": "..."}}.
 std::string json_error(const Error& error);
+// Of a process that a signal ends: 128 + its number.
+std::string json_error(const Error& error, int exit_code);
 
 }  // namespace knapsack
