@@ -103,16 +103,33 @@ Result<OnnxExport> export_onnx(const Graph& graph, const std::string& folder, co
         }));
     before += now;
   }
-  TRY_VOID(data.commit());
+  // All of it lies aside before the first file takes its name, and no model of before stands beside weights of now: a
+  // process that is killed in between leaves no models, never two halves.
+  std::vector<AtomicFile> staged;
+  staged.reserve(options.beside.size() + drafts.size());
+  const auto stage = [&](const std::string& path, const std::string& bytes) -> Result<void> {
+    TRY(AtomicFile file, AtomicFile::create(path, options.existing));
+    TRY_VOID(file.write(bytes));
+    staged.push_back(std::move(file));
+    return {};
+  };
+  for (const auto& [name, bytes] : options.beside) TRY_VOID(stage((fs::path(folder) / name).string(), bytes));
   for (std::size_t i = 0; i < drafts.size(); ++i) {
     OnnxModel& model = drafts[i].model;
     OnnxExport::Model& made = out.models[i];
-    TRY_VOID(write_onnx(made.path, model, options.existing));
-    made.bytes = fs::file_size(made.path, failed);
+    TRY(const std::string encoded, encode_onnx(model, made.path));
+    TRY_VOID(stage(made.path, encoded));
+    made.bytes = encoded.size();
     made.nodes = counted(model.graph);
     made.inputs = model.graph.inputs;
     made.outputs = model.graph.outputs;
   }
+  if (options.existing == Existing::replaced)
+    for (const OnnxExport::Model& made : out.models)
+      if (!fs::remove(made.path, failed) && failed)
+        return usage_error("{}: cannot be replaced: {}", made.path, failed.message());
+  TRY_VOID(data.commit());
+  for (AtomicFile& file : staged) TRY_VOID(file.commit());
   out.data_bytes = fs::file_size(out.data_path, failed);
   out.disk_bytes = total;
   return out;

@@ -1,6 +1,6 @@
 // A decoder as ONNX models that ONNX Runtime and vendors' compilers take: prefill of a fixed chunk and decode of one
 // token, over one file of weights (docs/export.md).
-// Not for how nodes are written: onnx_rows.inc. Not for tokenizers and other files beside the models.
+// Not for how nodes are written: onnx_rows.inc. Not for what other files beside the models say.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,7 @@ struct OnnxExportOptions {
   bool contrib = false;     // ONNX Runtime's operators where they can say it
   Existing existing = Existing::kept;
   std::vector<std::pair<std::string, std::string>> metadata{};  // of both models, beside what is known here
+  std::vector<std::pair<std::string, std::string>> beside{};    // name and content of other files of the folder
 };
 
 struct OnnxExport {
@@ -45,7 +46,8 @@ struct OnnxExport {
 std::vector<std::string> onnx_files(const std::string& folder);
 
 // graph: a decoder with weights, as importers make it. The folder exists. progress: bytes done, of how many.
-// Each file appears whole or not at all, the weights first. Out of a resource: the disk has not that much room.
+// Each file appears whole or not at all, the models last; those that are replaced go before anything else does. Out of
+// a resource: the disk has not that much room.
 Result<OnnxExport> export_onnx(const Graph& graph, const std::string& folder, const OnnxExportOptions& options,
                                const std::function<void(std::uint64_t, std::uint64_t)>& progress);
 

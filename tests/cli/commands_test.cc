@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 
 #include "base/json.h"
 #include "support/command.h"
@@ -521,6 +522,34 @@ TEST(Export, WritesTwoModelsOverOneFileOfWeights) {
   expect_error(knapsack({"export", talker, "-o", out, "--force", "--ctx", "10000000"}), 2);
   expect_error(knapsack({"export", talker, "-o", out + "/decode.onnx"}), 2);
   expect_error(knapsack({"export", talker, "-o", talker}), 2);  // its tokenizer.json
+}
+
+// Two at once would leave the models of one beside the weights of the other.
+TEST(Export, AFolderIsOneExportsAtATime) {
+  TempDir folder;
+  const std::string script =
+      "exec 9< \"$FOLDER\"; flock -x 9; \"$KNAPSACK\" export \"$MODEL\" -o \"$FOLDER\" --force -q";
+  const auto result =
+      run({"bash", "-c", script}, "", {"KNAPSACK=" + binary(), "MODEL=" + talker, "FOLDER=" + folder.path().string()});
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_NE(result.err.find("another process is writing into this folder"), std::string::npos) << result.err;
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+// A disk that fills up, and what was there before: no folder is left, and no half of two exports.
+TEST(Export, AFailureLeavesWhatWasThere) {
+  TempDir folder;
+  const std::vector<std::string> env{"KNAPSACK=" + binary(), "MODEL=" + talker, "FOLDER=" + folder.path().string()};
+  const std::string limited = "ulimit -f 60; exec \"$KNAPSACK\" export \"$MODEL\" --force -q -o \"$FOLDER\"/";
+  EXPECT_EQ(run({"bash", "-c", limited + "a/b"}, "", env).exit_code, 5);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  ASSERT_EQ(knapsack({"export", talker, "-o", folder.file("c"), "--ctx", "64", "-q"}).exit_code, 0);
+  std::map<std::string, std::string> before;
+  for (const auto& file : std::filesystem::directory_iterator(folder.file("c")))
+    before[file.path().filename()] = testing::read_file(file.path());
+  ASSERT_EQ(before.size(), 4U);
+  EXPECT_EQ(run({"bash", "-c", limited + "c"}, "", env).exit_code, 5);
+  for (const auto& [name, bytes] : before) EXPECT_TRUE(testing::read_file(folder.file("c/" + name)) == bytes) << name;
 }
 
 TEST(Perplexity, BothMethodsReport) {

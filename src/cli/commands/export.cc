@@ -7,9 +7,9 @@
 #include <numeric>
 #include <optional>
 
-#include "base/atomic_file.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/output_folder.h"
 #include "cli/build_info.h"
 #include "cli/commands/command.h"
 #include "cli/model.h"
@@ -99,21 +99,17 @@ class ExportCommand final : public Command {
     options.metadata = {{"knapsack.version", KNAPSACK_VERSION},
                         {"knapsack.model_hash", model.model_hash},
                         {"knapsack.eos_ids", fmt::format("{}", fmt::join(model.eos_ids, ","))}};
-    std::error_code failed;
-    fs::create_directories(output_, failed);
-    if (failed) return usage_error("{}: cannot make this folder: {}", output_, failed.message());
+    const bool tokenizer = model.tokenizer_json != nullptr;
+    if (tokenizer) {
+      TRY(std::string text, model.tokenizer_json());
+      options.beside.emplace_back("tokenizer.json", std::move(text));
+    }
+    TRY(const OutputFolder folder, OutputFolder::create(output_));
+    TRY_VOID(check_output());  // again: nobody else writes there now
     Progress progress("exporting", "B", context.quiet);
     const auto show = [&](std::uint64_t done, std::uint64_t total) { progress.update(done, total); };
     TRY(const OnnxExport done, export_onnx(model.graph, output_, options, show));
     progress.finish();
-    bool tokenizer = false;
-    if (model.tokenizer_json) {
-      TRY(const std::string text, model.tokenizer_json());
-      TRY(AtomicFile file, AtomicFile::create(tokenizer_path(), options.existing));
-      TRY_VOID(file.write(text));
-      TRY_VOID(file.commit());
-      tokenizer = true;
-    }
     for (const std::string& note : done.notes) warn("{}", note);
     return report(context, done, options, tokenizer, clock.ms() / 1000);
   }
