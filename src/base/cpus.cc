@@ -28,30 +28,33 @@ std::vector<double> speeds(std::span<const int> cpus, const std::string& root) {
   return std::vector<double>(cpus.size(), 1.0);
 }
 
-std::optional<int> to_number(std::string_view text) {
+static_assert(most_cpus == CPU_SETSIZE - 1);
+
+std::optional<int> to_number(std::string_view text, int most) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value >= CPU_SETSIZE)
-    return std::nullopt;
+  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > most) return std::nullopt;
   return value;
 }
 
 }  // namespace
 
-std::optional<std::vector<int>> number_list(std::string_view text) {
-  std::vector<int> numbers;
+std::optional<std::vector<int>> number_list(std::string_view text, int most) {
+  std::vector<bool> listed;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string_view range = text.substr(begin, end - begin);
     const std::size_t dash = range.find('-');
-    const auto first = to_number(range.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : to_number(range.substr(dash + 1));
+    const auto first = to_number(range.substr(0, dash), most);
+    const auto last = dash == std::string_view::npos ? first : to_number(range.substr(dash + 1), most);
     if (!first || !last || *last < *first) return std::nullopt;
-    for (int number = *first; number <= *last; ++number) numbers.push_back(number);
+    listed.resize(std::max(listed.size(), static_cast<std::size_t>(*last) + 1));
+    std::fill(listed.begin() + *first, listed.begin() + *last + 1, true);
     begin = end + 1;
   }
-  std::sort(numbers.begin(), numbers.end());
-  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  std::vector<int> numbers;
+  for (std::size_t i = 0; i < listed.size(); ++i)
+    if (listed[i]) numbers.push_back(static_cast<int>(i));
   return numbers;
 }
 

@@ -12,8 +12,11 @@
 
 namespace knapsack {
 
-// Numbers and ranges ("0-3,6"), as a person or sysfs writes them: ascending, each once. Absent: it is no such list.
-std::optional<std::vector<int>> number_list(std::string_view text);
+constexpr int most_cpus = 1023;  // as a number; what a cpu_set_t holds
+
+// Numbers and ranges ("0-3,6"), as a person or sysfs writes them: ascending, each once. Absent: it is no such list, or
+// one of them is above `most`.
+std::optional<std::vector<int>> number_list(std::string_view text, int most = most_cpus);
 
 // The affinity mask of the calling thread, ascending.
 std::vector<int> allowed_cpus();

@@ -83,8 +83,8 @@ Result<std::unique_ptr<Process>> Process::start(std::vector<std::string> argv, s
   }
   made->pid_ = -1;
   if (failed == ENOMEM || failed == EAGAIN)
-    return out_of_resource("cannot start {}, {}: {}", made->what_, argv[0], std::strerror(failed));
-  return usage_error("cannot start {}, {}: {}", made->what_, printable(argv[0]), std::strerror(failed));
+    return out_of_resource("cannot start {} ({}): {}", made->what_, argv[0], std::strerror(failed));
+  return usage_error("cannot start {} ({}): {}", made->what_, printable(argv[0]), std::strerror(failed));
 }
 
 Process::~Process() {

@@ -1,5 +1,10 @@
 #include "cli/output_file.h"
 
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -22,8 +27,9 @@ std::pair<std::string, std::string> around_number(const std::string& name) {
 }
 
 bool is_read_from_a_folder(std::string_view name) {
-  return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json") || name.ends_with("config.json") ||
-         name.starts_with("tokenizer.") || name.starts_with("chat_template.");
+  return name.ends_with(".safetensors") || name.ends_with(".onnx") || name == "weights.data" ||
+         name.ends_with(".safetensors.index.json") || name.ends_with("config.json") || name.starts_with("tokenizer.") ||
+         name.starts_with("chat_template.");
 }
 
 }  // namespace
@@ -46,6 +52,24 @@ Result<void> not_the_model(const std::string& output, const std::string& model) 
   }
   if (same) return usage_error("{}: this is the model itself, or a part of it; name another file", output);
   return {};
+}
+
+bool is_standard_output(const std::string& path) {
+  struct stat there {
+  }, output{};
+  if (::stat(path.c_str(), &there) != 0 || ::fstat(STDOUT_FILENO, &output) != 0) return false;
+  if (S_ISCHR(output.st_mode) && ::isatty(STDOUT_FILENO) == 0) return false;  // /dev/null takes all there is
+  return there.st_dev == output.st_dev && there.st_ino == output.st_ino;
+}
+
+Result<void> only_over(const std::string& output, std::initializer_list<std::string_view> extensions,
+                       std::string_view option) {
+  std::error_code failed;
+  if (!fs::is_regular_file(output, failed)) return {};
+  const std::string extension = fs::path(output).extension().string();
+  if (std::find(extensions.begin(), extensions.end(), extension) != extensions.end()) return {};
+  return usage_error("{}: {} is there already, and is not named as such a file is ({}); remove it or name another file",
+                     option, in_quotes(output), fmt::join(extensions, ", "));
 }
 
 Result<void> file_or_nothing(const std::string& output, std::string_view option) {

@@ -14,6 +14,8 @@
 //   output %logits
 // Behind the colon: the node it was a part of with its op, its purpose unless plain, its unit.
 // Names of other than letters, digits and ._-/: are quoted, with \\ \" and \xHH inside. `#` starts a comment.
+#include "graph/text.h"
+
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -34,6 +36,13 @@ namespace knapsack {
 namespace {
 
 constexpr std::string_view first_line = "knapsack-graph 1";
+constexpr std::string_view left_out = "# left out: ";
+
+// Some editors mark UTF-8 at its start.
+std::string_view without_mark(std::string_view text) {
+  constexpr std::string_view mark = "\xef\xbb\xbf";
+  return text.starts_with(mark) ? text.substr(mark.size()) : text;
+}
 constexpr std::size_t max_name = 256;
 constexpr std::int64_t max_line = 1 << 20;
 
@@ -268,6 +277,8 @@ class Reader {
       if (line.failed()) return bad_input("graph text, line {}: {}", number, line.error());
     }
     if (!headed) return bad_input("graph text: expected '{}', found nothing", first_line);
+    if (graph_.outputs().empty())
+      return bad_input("graph text: expected a line 'output %NAME', found none (is the end of the text cut off?)");
     TRY_VOID(verify(graph_));
     return std::move(graph_);
   }
@@ -309,7 +320,9 @@ class Reader {
       } else if (line.accept('S')) {
         dims.push_back(selected_dim);
       } else {
-        dims.push_back(std::max<std::int64_t>(line.number<std::int64_t>(), 0));  // nothing below 0 is a number here
+        const auto size = line.number<std::int64_t>();
+        if (size < 0) line.fail(fmt::format("a dimension of {}; expected 1 or more", size));
+        dims.push_back(std::max<std::int64_t>(size, 0));  // nothing below 0 is a number here
       }
     } while (!line.failed() && line.accept(','));
     line.expect(']');
@@ -582,7 +595,7 @@ std::string to_text(const Graph& graph, const std::function<bool(const Node&)>& 
     if (!kept(node)) continue;
     for (const ValueId input : node.inputs)
       if (char& there = known[static_cast<std::size_t>(input)]; there == 0) {
-        text += fmt::format("# left out: {}\n", described(graph.value(input)));
+        text += fmt::format("{}{}\n", left_out, described(graph.value(input)));
         there = 1;
       }
     for (const ValueId output : node.outputs) known[static_cast<std::size_t>(output)] = 1;
@@ -597,6 +610,16 @@ std::string to_text(const Graph& graph, const std::function<bool(const Node&)>& 
   return text;
 }
 
-Result<Graph> graph_from_text(std::string_view text) { return Reader().read(text); }
+bool begins_as_graph_text(std::string_view start) {
+  return without_mark(start).starts_with(first_line.substr(0, first_line.find(' ') + 1));
+}
+
+Result<Graph> graph_from_text(std::string_view text) {
+  auto graph = Reader().read(without_mark(text));
+  if (graph || text.find(left_out) == std::string_view::npos) return graph;
+  return bad_input(
+      "graph text: this is a part of a graph, whose other layers it leaves out, and cannot be read back; "
+      "write the whole graph (no --layers)");
+}
 
 }  // namespace knapsack

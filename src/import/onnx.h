@@ -21,6 +21,8 @@ namespace knapsack {
 struct OnnxPins {
   std::map<std::string, std::int64_t, std::less<>> dims{};                 // by the dimension's name
   std::map<std::string, std::vector<std::int64_t>, std::less<>> shapes{};  // by the input's name: all of its sizes
+  // How messages say that one is pinned: before NAME=SIZE, and before NAME=SIZE,SIZE.
+  std::string dim_flag = "--dim ", shape_flag = "--input ";
 };
 
 // Values have the names of the file's. Only where a name cannot be had (an operator's second output, an output that is

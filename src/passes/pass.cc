@@ -35,13 +35,19 @@ std::string kept(const Graph& before, const std::string& path) {
 Error broken(const PassInfo& info, const Error& error, const Graph& before, const std::string& dump) {
   if (error.code == Code::unsupported || error.code == Code::resource)
     return Error{error.code, fmt::format("pass {}: {}", info.name, error.message)};
-  return Error{error.code, fmt::format("pass {}: {}{}", info.name, error.message, kept(before, dump))};
+  return Error{error.code, fmt::format("pass {}: {}; --no-pass {} goes without it{}", info.name, error.message,
+                                       info.name, kept(before, dump))};
 }
 
-Result<void> check_names(const std::vector<std::string>& names) {
+// Each is a pass, and one that leads to the stage: what does nothing is a mistake.
+Result<void> check_names(const std::vector<std::string>& names, Stage to) {
   for (const std::string& name : names) {
-    const bool known = std::any_of(table.begin(), table.end(), [&](const PassInfo& each) { return each.name == name; });
-    if (known) continue;
+    const auto known =
+        std::find_if(table.begin(), table.end(), [&](const PassInfo& each) { return each.name == name; });
+    if (known != table.end() && known->stage <= to) continue;
+    if (known != table.end())
+      return usage_error("pass {} leads to stage {}: up to stage {} there is nothing to leave out", name,
+                         stage_name(known->stage), stage_name(to));
     std::vector<std::string> all;
     all.reserve(table.size());
     for (const PassInfo& each : table) all.emplace_back(each.name);
@@ -111,7 +117,7 @@ double bytes_moved(const Graph& graph, const StepSize& step) {
 
 Result<Passed> run_passes(const Graph& graph, Stage from, const PassOptions& options, ThreadPool& pool,
                           std::span<const PassInfo> passes) {
-  TRY_VOID(check_names(options.without));
+  TRY_VOID(check_names(options.without, options.to));
   Passed out{.graph = graph, .passes = {}};
   TRY_VOID(verify(out.graph, from));
   Stage stage = from;
@@ -143,6 +149,8 @@ Result<Passed> run_passes(const Graph& graph, Stage from, const PassOptions& opt
         if (!proof && runs) return broken(info, proof.error(), out.graph, options.dump);
         if (proof) {
           report.rel_l2 = proof->rel_l2;
+          if (proof->values > 0 && proof->finite == 0)
+            report.note = "nothing is proved: every number of the outputs is NaN or infinite";
         } else {
           report.note = fmt::format("not proved: {}", proof.error().message);
         }

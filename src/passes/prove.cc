@@ -33,21 +33,26 @@ Result<Proof> compare(std::span<const float> a, std::span<const float> b, double
   CHECK(a.size() == b.size());
   double error = 0;
   double norm = 0;
+  std::int64_t finite = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) {
-      norm += std::isfinite(a[i]) ? static_cast<double>(a[i]) * a[i] : 0;
+      const bool counts = std::isfinite(a[i]);
+      norm += counts ? static_cast<double>(a[i]) * a[i] : 0;
+      finite += counts ? 1 : 0;
       continue;
     }
     if (!std::isfinite(a[i]) || !std::isfinite(b[i]))
       return bad_input("number {} of {} is {}, and was {}", i, of, b[i], a[i]);
     const double distance = static_cast<double>(b[i]) - a[i];
     error += distance * distance;
+    ++finite;
     norm += static_cast<double>(a[i]) * a[i];
   }
   Proof proof{.rel_l2 = norm > 0    ? std::sqrt(error / norm)
                         : error > 0 ? HUGE_VAL
                                     : 0,
-              .values = static_cast<std::int64_t>(a.size())};
+              .values = static_cast<std::int64_t>(a.size()),
+              .finite = finite};
   if (proof.rel_l2 > tolerance)
     return bad_input("{} differs by {:.3g} (relative L2; {:.3g} is allowed)", of, proof.rel_l2, tolerance);
   return proof;
@@ -56,13 +61,20 @@ Result<Proof> compare(std::span<const float> a, std::span<const float> b, double
 void add(Proof& all, const Proof& one) {
   all.rel_l2 = std::max(all.rel_l2, one.rel_l2);
   all.values += one.values;
+  all.finite += one.finite;
 }
 
-// Of one step of a graph whose shapes are fixed, or of one token.
-double products_of(const Graph& graph) {
+// Of one step of a graph whose shapes are fixed, or of one token. attended: positions of the cache that a token may
+// see.
+double products_of(const Graph& graph, std::int64_t attended) {
   const double tokens = static_cast<double>(std::max<std::int64_t>(graph.tokens().value_or(1), 1));
   double sum = 0;
   for (const Node& node : graph.list()) {
+    if (node.op == Op::attention) {
+      const Value& made = graph.value(node.outputs[0]);
+      const double cols = static_cast<double>(graph.value(node.inputs[0]).cols() + made.cols());
+      sum += (made.symbolic() ? 1 : tokens) * static_cast<double>(attended) * cols;
+    }
     if (op_info(node.op).cls != OpClass::matrix) continue;
     const Value& w = graph.value(node.inputs[node.op == Op::moe ? 3 : 1]);
     const Value& made = graph.value(node.outputs[0]);
@@ -97,8 +109,8 @@ Result<Sequences> sequences_of(const Graph& before, const Graph& after, const Pr
   out.ctx = known > 0 ? known : options.ctx > 0 ? options.ctx : enough;
   double a_step = 0;
   for (const Graph* graph : {&before, &after})
-    a_step =
-        std::max(a_step, products_of(*graph) * static_cast<double>(graph->tokens().value_or(0) > 0 ? 1 : out.step));
+    a_step = std::max(a_step, products_of(*graph, std::min(out.ctx, enough)) *
+                                  static_cast<double>(graph->tokens().value_or(0) > 0 ? 1 : out.step));
   if (a_step > options.most_products)
     return out_of_resource(
         "one step of {} tokens takes {:.2g} multiply-adds, more than the {:.2g} of a proof; use a smaller --tokens",
@@ -209,13 +221,32 @@ Result<std::vector<std::vector<float>>> floats_made(const Graph& graph,
   return outputs;
 }
 
+// Of what a run takes and makes, before it is asked for.
+Result<void> has_room(const Graph& graph) {
+  TRY(const auto program, lower(graph, {}));
+  auto bytes = static_cast<double>(program->arena_bytes);
+  for (const Value& v : graph.values())
+    if (v.kind == ValueKind::input)
+      bytes += static_cast<double>(v.elements()) * static_cast<double>(format(v.dtype).block_bytes);
+  constexpr double copies = 3;  // bytes, and the floats of before and after
+  for (const ValueId id : graph.outputs())
+    bytes += copies * static_cast<double>(graph.value(id).elements()) * sizeof(float);
+  const auto room = static_cast<double>(memory_limit());
+  constexpr double mib = 1024.0 * 1024.0;
+  if (bytes <= room) return {};
+  return out_of_resource(
+      "a proof takes {:.0f} MiB for values and there are {:.0f} MiB; pin smaller sizes (--dim, --input)", bytes / mib,
+      room / mib);
+}
+
 Result<Proof> prove_tensors(const Graph& before, const Graph& after, const ProveOptions& options, ThreadPool& pool,
                             Outcome& known) {
   for (const Graph* graph : {&before, &after})
-    if (const double products = products_of(*graph); products > options.most_products)
+    if (const double products = products_of(*graph, 0); products > options.most_products)
       return out_of_resource(
           "a run takes {:.2g} multiply-adds, more than the {:.2g} of a proof; pin smaller sizes (--dim, --input)",
           products, options.most_products);
+  for (const Graph* graph : {&before, &after}) TRY_VOID(has_room(*graph));
   std::mt19937_64 random(options.seed);
   Proof proof;
   std::vector<std::vector<std::byte>> inputs;

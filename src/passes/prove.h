@@ -32,6 +32,7 @@ struct Outcome {
 struct Proof {
   double rel_l2 = 0;        // the largest found
   std::int64_t values = 0;  // numbers compared
+  std::int64_t finite = 0;  // of which so many were neither NaN nor infinite: of 0 nothing is proved
 };
 
 // An error: `bad_input` where they differ by more than the tolerance or are not finite in one only, with how much and

@@ -74,7 +74,10 @@ bool take_word(std::string_view word, AlignSpec& spec) {
   return false;
 }
 
-bool is_onnx(const std::string& path) { return std::filesystem::path(path).extension() == ".onnx"; }
+bool is_onnx(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::path(path).extension() == ".onnx" && !std::filesystem::is_directory(path, ignored);
+}
 
 // An ONNX file as the decoder that it was made of.
 Result<Graph> decoder_from_onnx(const AlignSpec& spec, ThreadPool& pool) {
@@ -109,6 +112,8 @@ bool exists(const std::string& path) {
 
 Result<AlignSpec> parse_align_spec(const std::string& text) {
   AlignSpec spec{.path = text};
+  spec.pins.dim_flag = "dim=";
+  spec.pins.shape_flag = "export it again with sizes, as ";
   const auto colon = text.rfind(':');
   if (!exists(text) && colon != std::string::npos && colon > 0) {
     AlignSpec with = spec;

@@ -8,6 +8,7 @@
 #include "base/nearest.h"
 #include "base/utf8.h"
 #include "graph/decompose/decompose.h"
+#include "graph/decompose/size.h"
 #include "passes/recognize/inputs.h"
 
 namespace knapsack {
@@ -64,6 +65,7 @@ Result<StagedGraph> graph_at_stage(const Graph& imported, std::string_view stage
     return usage_error("--prove runs the graph, and the weights of this model are not there; name a checkpoint");
   if (stage == primitive.name) {
     if (!imported.tokens()) return StagedGraph{imported};  // it came in primitives
+    TRY_VOID(decomposable(imported));
     return StagedGraph{
         decompose(imported, {.tokens = context.step.tokens, .past = context.step.ctx - context.step.tokens})};
   }

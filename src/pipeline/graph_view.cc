@@ -114,9 +114,10 @@ GraphView::Attribute attribute(const Attrs::Entry& entry) {
 
 Result<GraphLayers> graph_layers(const Graph& graph, const std::string& list) {
   const std::int64_t count = layer_count(graph);
-  const auto numbers = number_list(list);
+  constexpr int most = 99999;  // as a number; more than any graph has
+  const auto numbers = number_list(list, most);
   if (!numbers || numbers->empty())
-    return usage_error("--layers: expected numbers and ranges of layers, as 0 or 0-3 or 0,5; found {}",
+    return usage_error("--layers: expected numbers and ranges of layers up to {}, as 0 or 0-3 or 0,5; found {}", most,
                        printable(list));
   if (count == 0) return usage_error("--layers {}: no node of this graph is of a layer", list);
   if (numbers->back() >= count) return usage_error("--layers {}: expected at most {}, the last layer", list, count - 1);
@@ -168,7 +169,7 @@ GraphView graph_view(const Graph& graph, const std::string& title, const GraphLa
     return at;
   };
   std::size_t count = 0;
-  std::set<const Weight*> weights;  // each once, however many ways it is seen
+  std::map<const Weight*, std::size_t> weights;  // each once, however many ways it is seen: as what it is seen first
   for (const Node& node : graph.list()) {
     if (!shown(node.layer(), layers)) continue;
     GraphView::Node made{.name = node.name,
@@ -183,8 +184,14 @@ GraphView graph_view(const Graph& graph, const std::string& title, const GraphLa
     }
     for (const Attrs::Entry& entry : node.attrs.entries()) made.attributes.push_back(attribute(entry));
     for (const ValueId input : node.inputs) {
-      made.inputs.push_back(read(input));
-      if (graph.value(input).kind == ValueKind::constant) weights.insert(graph.value(input).weight.get());
+      const std::size_t at = read(input);
+      made.inputs.push_back(at);
+      if (graph.value(input).kind != ValueKind::constant) continue;
+      const auto [first, fresh] = weights.try_emplace(graph.value(input).weight.get(), at);
+      if (fresh || first->second == at) continue;
+      std::string& note = view.values[at].note;
+      const std::string same = fmt::format("the bytes of {}", view.values[first->second].name);
+      if (note.find(same) == std::string::npos) note = joined(note, same);
     }
     for (const ValueId output : node.outputs) made.outputs.push_back(value(output));
     view.nodes.push_back(std::move(made));
@@ -193,7 +200,7 @@ GraphView graph_view(const Graph& graph, const std::string& title, const GraphLa
   for (const ValueId output : graph.outputs())
     if (const auto it = known.find(output); it != known.end()) view.outputs.push_back(it->second);
   std::int64_t bytes = 0;
-  for (const Weight* weight : weights) bytes += weight->bytes();
+  for (const auto& [weight, at] : weights) bytes += weight->bytes();
   const bool symbolic =
       std::any_of(view.values.begin(), view.values.end(), [](const GraphView::Value& v) { return !v.per.empty(); });
   view.facts.push_back(fmt::format("{} node{}, {} weight{} in {}{}", format_count(static_cast<long long>(count)),

@@ -144,6 +144,29 @@ TEST(Align, OnnxRuntimesFaultsAreTold) {
                "no value that both have was made by both");
   expect_error(with(about + ask + "kill -9 $$"), 3, "was ended by signal 9");
   expect_error(align({talker, exported + ":ort", "--python", folder.file("none")}), 2, "No such file");
+  expect_error(align({talker, exported + ":ort", "--python", folder.file("none")}), 2, "KNAPSACK_PYTHON");
+  // What ends the program ends what it started, and its folder of values goes.
+  testing::write_file(folder.file("hang"), "#!/bin/sh\nexec sleep 600\n");
+  std::filesystem::permissions(folder.file("hang"), std::filesystem::perms::owner_all);
+  std::filesystem::create_directory(folder.file("tmp"));
+  const auto ended = run({"bash", "-c",
+                          "TMPDIR=\"$FOLDER/tmp\" \"$KNAPSACK\" align \"$MODEL\" \"$FOLDER/export:ort\" --python "
+                          "\"$FOLDER/hang\" --json & job=$!; for i in $(seq 500); do child=$(pgrep -P $job) && break; "
+                          "sleep 0.01; done; kill $job; wait $job; code=$?; sleep 0.2; readlink /proc/$child/exe > "
+                          "/dev/null && { echo alive; kill $child; }; exit $code"},
+                         "", {"KNAPSACK=" + binary(), "MODEL=" + talker, "FOLDER=" + folder.path().string()});
+  EXPECT_EQ(ended.exit_code, 143) << ended.err;
+  EXPECT_EQ(ended.out, "{\"error\": {\"code\": 143, \"message\": \"interrupted\"}}\n");
+  EXPECT_TRUE(std::filesystem::is_empty(folder.file("tmp")));
+  // No model is written over by the report, whatever it is called.
+  for (const char* name : {"decode.onnx", "weights.data"}) {
+    const std::string path = exported + "/" + name;
+    const std::string before = testing::read_file(path);
+    expect_error(align({talker, talker, "--ids", "1", "--html", path}), 2, "there already");
+    EXPECT_TRUE(testing::read_file(path) == before) << name;
+  }
+  expect_error(align({talker, talker, "--ids", "1", "--html", "-"}), 2, "--html");
+  expect_error(align({talker, folder.file("none"), "--html", folder.file("no/x.html")}), 2, "no/x.html");
   expect_error(align({talker, talker + ":ort"}), 3, "expected a folder with decode.onnx");
   expect_error(align({exported + ":ort", exported + ":ort"}), 2, "both dumps or ONNX exports");
   expect_error(align({talker, exported + ":ort,exact"}), 2, "expected no words beside ort");

@@ -158,7 +158,8 @@ TEST(Graph, SomeLayers) {
   EXPECT_EQ(dot.find("cluster_0"), std::string::npos) << dot;
   EXPECT_EQ(graph({"qwen2.5-1.5b", "--layers", "0-1,27"}).exit_code, 0);
   expect_error(graph({"qwen2.5-1.5b", "--layers", "28"}), 2, "at most 27");
-  for (const char* wrong : {"", "x", "1-", "-1", "3-1", "0,,1"})
+  expect_error(graph({model, "--layers", "0,2000-3000"}), 2, "at most 2");
+  for (const char* wrong : {"", "x", "1-", "-1", "3-1", "0,,1", "0-999999999"})
     expect_error(graph({model, "--layers=" + std::string(wrong)}), 2, "--layers");
 }
 
@@ -292,6 +293,62 @@ TEST(Graph, ForADevice) {
   expect_error(graph({model, "--toolchain", "qairt", "--stage", "fused"}), 2, "--toolchain goes with --device");
   expect_error(graph({model, "--device", "rk3599", "--stage", "fused"}), 2, "rk3588");
   expect_error(graph({model, "--device", "rk3588", "--toolchain", "gcc", "--stage", "fused"}), 2, "gcc");
+}
+
+// Editors mark UTF-8; what people copy is often a part.
+TEST(Graph, ATextOfAnyEditorAndNoPartOfOne) {
+  TempDir folder;
+  const std::string file = folder.file("g.txt");
+  const std::string text = graph({model}).out;
+  testing::write_file(file, fmt::format("\xef\xbb\xbf{}", text));
+  EXPECT_EQ(graph({file}).out, text);
+  expect_error(graph({file, "--dim", "n=1"}), 2, "for ONNX files");
+  testing::write_file(file, graph({model, "--layers", "0"}).out);
+  expect_error(graph({file}), 3, "a part of a graph");
+  testing::write_file(file, text.substr(0, text.find("output %")));
+  expect_error(graph({file}), 3, "cut off");
+  testing::write_file(file, std::string(text).replace(text.find("[T, 64]"), 7, "[T, -64]"));
+  expect_error(graph({file}), 3, "a dimension of -64");
+}
+
+TEST(Graph, NoOptionIsIgnored) {
+  expect_error(graph({model, "--tokens", "4"}), 2, "--tokens: stage imported fixes no sizes");
+  expect_error(graph({model, "--ctx", "64", "--stage", "canonical"}), 2, "--ctx: stage canonical");
+  expect_error(graph({model, "--no-pass", "layout"}), 2, "no pass leads to stage imported");
+  expect_error(graph({model, "--no-pass", "layout", "--stage", "canonical"}), 2, "pass layout leads to stage fused");
+}
+
+TEST(Graph, StandardOutputByAnotherName) {
+  const std::vector<std::string> env{"KNAPSACK=" + binary(), "MODEL=" + model};
+  for (const char* path : {"/dev/stdout", "/proc/self/fd/1", "/dev/fd/1"}) {
+    const std::string words = fmt::format("\"$KNAPSACK\" graph \"$MODEL\" -o {} ", path);
+    EXPECT_TRUE(object_of(run({"bash", "-c", words + "--json"}, "", env)).contains("nodes")) << path;
+    const auto text = run({"bash", "-c", words + "| cat"}, "", env);
+    EXPECT_EQ(text.out, graph({model}).out) << path;
+    EXPECT_EQ(text.err, "") << path;
+  }
+}
+
+// A weight that is seen two ways is listed twice, and said to be one.
+TEST(Graph, TiedWeightsAreOne) {
+  const auto object = object_of(graph({model, "--stage", "primitive", "--json"}));
+  std::string notes;
+  for (const auto& value : object.at("values").as_array())
+    if (value.as_object().at("note").is_string()) notes += value.as_object().at("note").as_string();
+  EXPECT_NE(notes.find("the bytes of "), std::string::npos) << notes;
+}
+
+// A config that asks for millions of nodes is refused before they are made.
+TEST(Graph, TooManyExpertsForPrimitiveOperators) {
+  TempDir folder;
+  const auto source = testing::data_path("golden/qwen2-moe/config.json");
+  auto config = *parse_json_object(testing::read_file(source), "config.json");
+  config["num_hidden_layers"] = 1000;
+  config["num_experts"] = 128;
+  config.erase("layer_types");
+  testing::write_file(folder.file("config.json"), json::serialize(config));
+  expect_error(graph({folder.file("config.json"), "--stage", "primitive"}), 4, "at most 1000000 are handled");
+  expect_error(run({binary(), "inspect", folder.file("config.json"), "--device", "rk3588"}), 4, "are handled");
 }
 
 TEST(Graph, WhatIsRefused) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <limits>
+#include <tuple>
 
 #include "align/align_text.h"
 #include "base/atomic_file.h"
@@ -86,9 +87,15 @@ class AlignCommand final : public Command {
       return usage_error(
           "{} and {} are both dumps or ONNX exports: one of them must be a model, to know which value is made of which",
           a_, b_);
+    std::optional<AtomicFile> report;  // before hours of work, not behind them
     if (html_) {
+      if (*html_ == "-" || is_standard_output(*html_))
+        return usage_error("--html: standard output has the table, or the JSON; name a file");
+      TRY_VOID(only_over(*html_, {".html", ".htm"}, "--html"));
       TRY_VOID(not_the_model(*html_, a_spec.path));
       TRY_VOID(not_the_model(*html_, b_spec.path));
+      TRY(auto file, AtomicFile::create(*html_));
+      report.emplace(std::move(file));
     }
     TRY(const Text text, read());
     AlignSide a, b;
@@ -113,6 +120,10 @@ class AlignCommand final : public Command {
       TRY_VOID(open(a_spec, a_, a));
       if (b_spec.ours()) TRY_VOID(open(b_spec, b_, b));
     }
+    for (const auto& [spec, side, label] : {std::tuple{&a_spec, &a, &a_}, {&b_spec, &b, &b_}})
+      if (spec->dump && side->ids.empty() && text.usual)
+        return usage_error("{} does not say which token ids it is of; give them (--ids), or add an array 'ids'",
+                           *label);
     TRY(const Sequences sequences, sequences_of(text, a, b));
     Progress progress("align", "permille", context.quiet);
     auto result =
@@ -124,10 +135,9 @@ class AlignCommand final : public Command {
     progress.finish();
     if (!result) return result.error();
     write_texts(a, b, *result);
-    if (html_) {
-      TRY(auto file, AtomicFile::create(*html_));
-      TRY_VOID(file.write(alignment_html(*result)));
-      TRY_VOID(file.commit());
+    if (report) {
+      TRY_VOID(report->write(alignment_html(*result)));
+      TRY_VOID(report->commit());
     }
     TRY_VOID(print_result(context, alignment_text(*result, static_cast<std::size_t>(top_)), alignment_json(*result)));
     return result->passed ? 0 : static_cast<int>(Code::gate);

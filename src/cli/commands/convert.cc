@@ -59,7 +59,7 @@ class ConvertCommand final : public Command {
  private:
   // The model must survive: neither it, nor a file of its folder, may be written over.
   [[nodiscard]] Result<void> check_output() const {
-    if (output_ == "-")
+    if (output_ == "-" || is_standard_output(output_))
       return usage_error("a GGUF is not written to standard output; name a file (./- for one of that name)");
     TRY_VOID(not_the_model(output_, model_));
     std::error_code ignored;

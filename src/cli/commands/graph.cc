@@ -18,6 +18,7 @@
 #include "cli/model.h"
 #include "cli/output_file.h"
 #include "device/devices.h"
+#include "graph/text.h"
 #include "import/onnx.h"
 #include "pipeline/device_target.h"
 #include "pipeline/graph_stage.h"
@@ -41,12 +42,14 @@ std::string format_of(const std::string& path) {
 
 // A graph in our text form, in the place of a model.
 bool begins_as_graph(const std::string& path) {
-  constexpr std::string_view first = "knapsack-graph ";
+  constexpr std::size_t enough = 32;
   std::error_code failed;
   if (!std::filesystem::is_regular_file(path, failed)) return false;
   std::ifstream file(path, std::ios::binary);
-  std::string start(first.size(), '\0');
-  return file.read(start.data(), static_cast<std::streamsize>(start.size())) && start == first;
+  std::string start(enough, '\0');
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  start.resize(static_cast<std::size_t>(file.gcount()));
+  return begins_as_graph_text(start);
 }
 
 class GraphCommand final : public Command {
@@ -113,7 +116,7 @@ class GraphCommand final : public Command {
   }
 
   Result<int> run(Context& context) override {
-    const bool to_file = output_ != "-";
+    const bool to_file = output_ != "-" && !is_standard_output(output_);
     const std::string by_name = to_file ? format_of(output_) : "";
     const bool json = !to_file && context.json && format_ == "auto";
     const std::string form = format_ != "auto" ? format_ : json ? "json" : by_name.empty() ? "text" : by_name;
@@ -128,6 +131,7 @@ class GraphCommand final : public Command {
       return usage_error("--no-pass: no pass leads to stage {}; try --stage fused", stage_);
     if (prove_ && (stage_ == "imported" || stage_ == "primitive"))
       return usage_error("--prove: no pass leads to stage {}; try --stage fused", stage_);
+    TRY_VOID(something_to_do());
     TRY(const Target target, this->target());
     std::optional<Busy> busy(std::in_place, "reading", context.quiet);
     TRY(const Read read, read_graph());
@@ -291,6 +295,15 @@ class GraphCommand final : public Command {
     return reasons;
   }
 
+  // No option that would change nothing.
+  [[nodiscard]] Result<void> something_to_do() const {
+    const bool open = stage_ == "imported" || stage_ == "canonical";
+    if (open && (tokens_ || ctx_))
+      return usage_error("{}: stage {} fixes no sizes; add --stage static, or a later one",
+                         tokens_ ? "--tokens" : "--ctx", stage_);
+    return {};
+  }
+
   // Where the graph before a pass that breaks it is kept: beside those of other times.
   static std::string free_name() {
     constexpr int most = 100;
@@ -319,6 +332,7 @@ class GraphCommand final : public Command {
 
   [[nodiscard]] Result<Read> read_graph() const {
     if (begins_as_graph(model_)) {
+      if (!dims_.empty() || !shapes_.empty()) return usage_error("--dim and --input are for ONNX files");
       TRY(const std::string text, read_text_file(model_));
       auto graph = graph_from_text(text);
       if (!graph) return bad_input("{}: {}", model_, graph.error().message);

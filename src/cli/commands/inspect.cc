@@ -12,6 +12,7 @@
 #include "cli/commands/command.h"
 #include "cli/model.h"
 #include "device/devices.h"
+#include "graph/decompose/size.h"
 #include "plan/inventory_text.h"
 #include "report/progress.h"
 #include "report/table.h"
@@ -155,6 +156,7 @@ class InspectCommand final : public Command {
     const InventoryOptions options{.kv_bits = kv_ == "q8_0" ? 8 : 16, .link_latency_us = link_latency_us_};
     std::vector<std::string> unknown;
     std::set<std::string> not_listed;
+    TRY_VOID(decomposable(model.graph));
     for (const bool decode : {false, true}) {
       const Graph graph = decompose(
           model.graph,

@@ -52,6 +52,7 @@ class LogitsCommand final : public Command {
   Result<int> run(Context& context) override {
     if (ids_.has_value() == ids_file_.has_value())
       return usage_error("expected one of --ids and --ids-file; see `knapsack logits --help`");
+    if (is_standard_output(output_)) output_.assign(1, '-');
     if (output_ == "-" && context.json) return usage_error("-o - and --json both want standard output; name a file");
     if (output_ != "-") TRY_VOID(not_the_model(output_, model_));
     std::string text = ids_.value_or("");

@@ -13,6 +13,7 @@
 #include "cli/model.h"
 #include "cli/output_file.h"
 #include "device/devices.h"
+#include "graph/decompose/size.h"
 #include "import/public_models.h"
 #include "pipeline/plan_model.h"
 #include "plan/bar.h"
@@ -157,6 +158,7 @@ class PlanCommand final : public Command {
     options.unit = "npu";
     const Imported& imported = read.named.imported;
     if (options.ctx < 1 || options.ctx > imported.config.ctx) return {};  // the plan refuses it, with its reason
+    TRY_VOID(decomposable(imported.graph));
     options.operators =
         plan_operators(imported.graph, device, toolchain, options.ctx, imported.format != "config.json");
     return {};

@@ -164,7 +164,7 @@ class Pinning {
       return check_empty(input);
     }
     if (!value.shape) {
-      open += fmt::format("; input '{}' has no shape: --input {}=SIZE,SIZE,...", value.name, value.name);
+      open += fmt::format("; input '{}' has no shape: {}{}=SIZE,SIZE,...", value.name, pins_.shape_flag, value.name);
       return {};
     }
     bool unnamed = false;
@@ -181,8 +181,8 @@ class Pinning {
       input.dims.push_back(size.value_or(1));
     }
     if (unnamed)
-      open += fmt::format("; a dimension without a name of input '{}' {}: --input {}={}", value.name, shape_text(value),
-                          value.name, example(value));
+      open += fmt::format("; a dimension without a name of input '{}' {}: {}{}={}", value.name, shape_text(value),
+                          pins_.shape_flag, value.name, example(value));
     if (const auto fine = check_dims(filled(input.dims));
         !fine || std::any_of(input.dims.begin(), input.dims.end(), below_0))
       return unsupported("input '{}' is {}: dimensions of 0 to {} are known, and at most {} of them", value.name,
@@ -199,10 +199,18 @@ class Pinning {
       const std::string part(trimmed(std::string_view(symbol).substr(begin, end - begin)));
       begin = end + 1;
       if (!part.empty() && !value_of(part, sizes_))
-        flags += fmt::format("{}--dim {}=SIZE", flags.empty() ? "" : " ", part);
+        flags += fmt::format("{}{}", flags.empty() ? "" : " ", flag_for(part));
     }
-    if (flags.empty()) flags = fmt::format("--dim '{}'=SIZE", symbol);
+    if (flags.empty()) flags = flag_for(symbol);
     return fmt::format("; '{}' of input '{}' {}: {}", symbol, value.name, shape_text(value), flags);
+  }
+
+  // As a shell takes it.
+  [[nodiscard]] std::string flag_for(const std::string& name) const {
+    constexpr std::string_view special = " \t\n\"'`\\$&|;<>()[]{}*?!#~=+";
+    const bool plain = name.find_first_of(special) == std::string::npos;
+    const std::string_view quote = plain ? "" : "'";
+    return fmt::format("{}{}{}{}=SIZE", pins_.dim_flag, quote, name, quote);
   }
 
   std::string example(const OnnxValue& value) {
