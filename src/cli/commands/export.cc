@@ -45,6 +45,18 @@ std::string values_text(const std::vector<OnnxValue>& values) {
   return text;
 }
 
+// Of a step's KV cache, which is its inputs of four dimensions.
+std::uint64_t cache_bytes(const OnnxExport::Model& model) {
+  std::uint64_t bytes = 0;
+  for (const OnnxValue& value : model.inputs) {
+    if (!value.shape || value.shape->size() != 4) continue;
+    std::uint64_t elements = 1;
+    for (const OnnxDim& dim : *value.shape) elements *= static_cast<std::uint64_t>(dim.number.value_or(0));
+    bytes += elements * (value.type == OnnxType::f16 ? 2 : 4);
+  }
+  return bytes;
+}
+
 json::array values_json(const std::vector<OnnxValue>& values) {
   json::array out;
   for (const OnnxValue& value : values) {
@@ -170,12 +182,15 @@ class ExportCommand final : public Command {
     }
     text += fmt::format("{}: weights of both, {}\n", one_line(done.data_path), size(done.data_bytes));
     if (tokenizer) text += fmt::format("{}\n", one_line(tokenizer_path()));
-    text += fmt::format("opset {}, {}, context of {}, in {:.1f} s\n", options.opset, precision_, options.ctx, seconds);
+    const std::uint64_t cache = cache_bytes(done.models.front());
+    text += fmt::format("opset {}, {}, context of {} with a KV cache of {}, in {:.1f} s\n", options.opset, precision_,
+                        options.ctx, size(cache), seconds);
     json::object object{{"models", std::move(models)},
                         {"data", {{"path", done.data_path}, {"bytes", done.data_bytes}}},
                         {"tokenizer", tokenizer ? json::value(tokenizer_path()) : json::value(nullptr)},
                         {"ctx", options.ctx},
                         {"chunk", options.chunk},
+                        {"kv_bytes", cache},
                         {"opset", options.opset},
                         {"precision", precision_},
                         {"ops", ops_},
