@@ -79,6 +79,7 @@ class Aligner {
     std::vector<float> given;  // this step's
     bool fresh = false;        // the order of its columns is the replayed side's not yet
     Sums free;
+    std::int64_t beyond = 0;
     Range range;
     std::vector<float> by_token;  // relative L2, of all sequences
     double born_cosine = 1, born_rel_l2 = 0;
@@ -318,6 +319,7 @@ class Aligner {
       if (noise != nullptr) noise->push_back(sums.max_abs);
       state.free.add(sums);
       state.range.add(a, b);
+      for (std::size_t j = 0; j < a.size(); ++j) state.beyond += !std::isfinite(a[j]) && !std::isfinite(b[j]) ? 1 : 0;
       const std::size_t token = before_ + part.first + i;
       state.by_token[token] = static_cast<float>(sums.rel_l2());
       if (number != logits_) continue;
@@ -352,6 +354,10 @@ class Aligner {
     node.free = {state.free.cosine(), state.free.rel_l2(), state.free.max_abs, state.free.sqnr_db()};
     node.by_position = by_position(state.by_token);
     node.not_finite = state.free.not_finite;
+    node.beyond = state.beyond;
+    node.median_rel_l2 = median(state.by_token);
+    node.rounds_a = a_.nodes()[pairing_.pairs[number].a].rounds;
+    node.rounds_b = b_.nodes()[pairing_.pairs[number].b].rounds;
     if (state.range.all > 0) {
       node.a_low = state.range.a_low, node.a_high = state.range.a_high;
       node.b_low = state.range.b_low, node.b_high = state.range.b_high;
@@ -363,9 +369,20 @@ class Aligner {
     node.born_token = state.born_token;
     node.born = node.born_rel_l2 > born_floor;
     if (state.norm_of >= 0) judge(state, node);
-    node.broken =
-        node.born && (node.born_cosine < options_.cosine || node.born_rel_l2 > std::sqrt(2 * (1 - options_.cosine)));
+    node.broken = node.born && (node.born_cosine < options_.cosine || node.born_rel_l2 > most_rel_l2());
     return node;
+  }
+
+  // What turns a vector by as much as the least cosine allows.
+  [[nodiscard]] double most_rel_l2() const { return std::sqrt(2 * (1 - options_.cosine)); }
+
+  // Of the tokens that were compared.
+  static double median(std::vector<float> by_token) {
+    std::erase_if(by_token, [](float error) { return std::isnan(error); });
+    if (by_token.empty()) return 0;
+    const auto middle = by_token.begin() + std::ssize(by_token) / 2;
+    std::nth_element(by_token.begin(), middle, by_token.end());
+    return static_cast<double>(*middle);
   }
 
   // A norm may be wrong where no single token is far off.
@@ -401,10 +418,13 @@ class Aligner {
   }
 
   [[nodiscard]] Result<Alignment> report(std::int64_t tokens) const {
-    Alignment out{.a = a_.label(), .b = b_.label(), .tokens = tokens, .a_replayed = a_replayed_};
+    Alignment out{.a = a_.label(), .b = b_.label(), .a_how = a_.how(), .b_how = b_.how()};
+    out.tokens = tokens;
+    out.a_replayed = a_replayed_;
     out.a_only = pairing_.a_only;
     out.b_only = pairing_.b_only;
     out.cosine = options_.cosine;
+    out.rel_l2 = most_rel_l2();
     std::vector<std::size_t> order(state_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     // As the side that is known as a graph makes them.

@@ -47,9 +47,12 @@ struct AlignedNode {
   bool born = false;
   std::string hint{};                                   // what kind of error it is, where that shows
   bool broken = false;                                  // beyond the threshold
+  bool rounds_a = false, rounds_b = false;              // that side rounds to 8 bits what the op reads
+  double median_rel_l2 = 0;                             // of the free run, token by token
   double a_low = 0, a_high = 0, b_low = 0, b_high = 0;  // of finite values
   double saturated = 0;
   std::int64_t not_finite = 0;  // values that are in one alone
+  std::int64_t beyond = 0;      // values that are no finite number in both
 };
 
 // A token for which a router of the two chose other experts, both run freely.
@@ -90,6 +93,8 @@ struct AlignedLogits {
 
 struct Alignment {
   std::string a, b;
+  std::string a_how{}, b_how{};  // how each was run, where that is known
+  std::string text{};            // what was run, for the reader: the aligner has ids alone
   std::int64_t tokens = 0;
   bool a_replayed = false;           // B is a dump
   std::vector<AlignedNode> nodes{};  // in the order in which they are made
@@ -102,7 +107,7 @@ struct Alignment {
   bool has_logits = false;
   AlignedLogits logits{};
   std::vector<std::string> a_only{}, b_only{};
-  double cosine = 0;  // the threshold
+  double cosine = 0, rel_l2 = 0;  // the thresholds of a replayed token: at least, at most
   bool passed = true;
 };
 

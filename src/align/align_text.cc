@@ -36,8 +36,59 @@ std::string verdict(const Alignment& alignment) {
 
 std::string logits_text(const Alignment& alignment) {
   if (!alignment.has_logits) return "logits: not in both";
-  return fmt::format("logits: KL {} nats, top-1 {:.1f} %, cosine {}", number(alignment.logits.kl),
-                     alignment.logits.top1 * 100, cosine_text(alignment.logits.cosine));
+  return fmt::format("logits: KL {} nats, top-1 {:.1f} %, cosine {}{}", number(alignment.logits.kl),
+                     alignment.logits.top1 * 100, cosine_text(alignment.logits.cosine),
+                     std::isfinite(alignment.logits.kl) ? "" : "; some are no finite numbers, so none of these counts");
+}
+
+// Values that float32 does not hold compare as alike where both sides lost them.
+std::string beyond_text(const Alignment& alignment) {
+  std::int64_t nodes = 0;
+  const AlignedNode* first = nullptr;
+  for (const AlignedNode& node : alignment.nodes) {
+    if (node.beyond == 0) continue;
+    ++nodes;
+    if (first == nullptr) first = &node;
+  }
+  if (first == nullptr) return "";
+  return fmt::format(
+      "values left the range of float32 in both, so that nothing can be compared there: in {} node{}, first {} ({} "
+      "values)\n",
+      nodes, nodes == 1 ? "" : "s", first->name, first->beyond);
+}
+
+std::string limits_text(const Alignment& alignment) {
+  return fmt::format(
+      "born: a replayed token's relative L2 over {:g}; the gate: its cosine below {:.9g} or its relative L2 over "
+      "{:.3g}",
+      born_floor, alignment.cosine, alignment.rel_l2);
+}
+
+std::string side_text(std::string_view letter, const std::string& label, const std::string& how) {
+  return how.empty() ? fmt::format("{}: {}", letter, label) : fmt::format("{}: {} ({})", letter, label, how);
+}
+
+std::string text_text(const Alignment& alignment) {
+  return fmt::format("{} tokens{}{}, {} values compared", alignment.tokens, alignment.text.empty() ? "" : " of ",
+                     alignment.text, alignment.nodes.size());
+}
+
+// Whether all that breaks the gate are products of which one side alone rounds what they read, so that this may be the
+// whole reason: the weights are compared where it does not.
+std::string rounding_hint(const Alignment& alignment) {
+  std::int64_t broken = 0, by_a = 0, by_b = 0;
+  for (const AlignedNode& node : alignment.nodes) {
+    if (!node.broken) continue;
+    ++broken;
+    by_a += node.rounds_a && !node.rounds_b ? 1 : 0;
+    by_b += node.rounds_b && !node.rounds_a ? 1 : 0;
+  }
+  if (broken == 0 || (by_a != broken && by_b != broken)) return "";
+  return fmt::format(
+      "all {} beyond the gate {} of integers in {}, which round{} activations to 8 bits; the word `exact` behind the "
+      "colon of {} makes them of floats, so that what is left is due to the weights\n",
+      broken, broken == 1 ? "is a product" : "are products", by_b == broken ? "B" : "A", broken == 1 ? "s" : "",
+      by_b == broken ? "B" : "A");
 }
 
 std::string hints(const Alignment& alignment) {
@@ -125,12 +176,14 @@ std::string heat_map(const Alignment& alignment, bool born) {
                        top + cell_height * row + 13, row == 0 ? "model" : fmt::format("{}", row - 1));
   for (const AlignedNode& node : alignment.nodes) {
     const auto column = std::find(parts.begin(), parts.end(), part_of(node)) - parts.begin();
-    const double error = born ? node.born_rel_l2 : node.free.rel_l2;
-    out += fmt::format(
-        "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"{}><title>{}: {} {}</title></rect>\n",
-        left + cell_width * column, top + cell_height * (node.layer + 1), cell_width - 2, cell_height - 2,
-        colour(error), born && node.broken ? " stroke=\"#000\" stroke-width=\"2\"" : "", escaped(node.name),
-        born ? "born" : "relative L2", number(error));
+    const std::string said = born ? fmt::format("born {}", number(node.born_rel_l2))
+                                  : fmt::format("median token {}, all tokens as one vector {}",
+                                                number(node.median_rel_l2), number(node.free.rel_l2));
+    out +=
+        fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"{}><title>{}: {}</title></rect>\n",
+                    left + cell_width * column, top + cell_height * (node.layer + 1), cell_width - 2, cell_height - 2,
+                    colour(born ? node.born_rel_l2 : node.median_rel_l2),
+                    born && node.broken ? " stroke=\"#000\" stroke-width=\"2\"" : "", escaped(node.name), said);
   }
   return out + "</svg>\n";
 }
@@ -146,20 +199,31 @@ std::string scale_key() {
 
 Plot by_depth(const Alignment& alignment) {
   Plot plot{.title = "Error along depth", .x_title = "layer", .y_title = "relative L2", .log_y = true};
-  PlotSeries carried{.name = "carried by the residual (free run)"}, born{.name = "worst born in the layer (replayed)"};
+  // A sum over tokens would be that of the one with huge activations; the median is not.
+  PlotSeries carried{.name = "the residual after the layer, both run freely: median token"};
+  PlotSeries worst{.name = "the same, worst token"}, born{.name = "born in the layer, replayed: worst token"};
   for (const AlignedNode& node : alignment.nodes) {
     if (node.layer < 0) continue;
     const auto at = static_cast<double>(node.layer);
-    if (part_of(node) == "out") carried.points.push_back({.x = at, .y = node.free.rel_l2});
+    if (part_of(node) == "out") {
+      carried.points.push_back({.x = at, .y = node.median_rel_l2});
+      double most = 0;
+      for (const float error : node.by_position)
+        if (!std::isnan(error)) most = std::max(most, static_cast<double>(error));
+      worst.points.push_back({.x = at, .y = most});
+    }
     if (born.points.empty() || born.points.back().x != at) born.points.push_back({.x = at});
     born.points.back().y = std::max(born.points.back().y, node.born_rel_l2);
   }
-  plot.series = {carried, born};
+  plot.series = {carried, worst, born};
   return plot;
 }
 
 Plot by_position(const Alignment& alignment) {
-  Plot plot{.title = "Error by position", .x_title = "position", .y_title = "relative L2, KL in nats", .log_y = true};
+  Plot plot{.title = "Error by position, both run freely",
+            .x_title = "position",
+            .y_title = "relative L2, KL in nats",
+            .log_y = true};
   const auto add = [&](const std::string& name, const std::vector<float>& values) {
     PlotSeries series{.name = name};
     for (std::size_t i = 0; i < values.size(); ++i)
@@ -264,17 +328,19 @@ std::string routing_html(const Alignment& alignment) {
 std::string worst_html(const Alignment& alignment) {
   constexpr std::size_t most = 60;
   std::string out =
-      "<table><tr><th>node<th>op<th>cosine<th>rel. L2<th>max abs<th>SQNR dB<th>born<th>worst at<th>range A<th>range "
+      "<table><tr><th>node<th>op<th>cosine<th>rel. L2<th>max abs<th>SQNR dB<th>born cosine<th>born rel. L2<th>worst "
+      "at<th>range A<th>range "
       "B<th>saturated\n";
   for (std::size_t i = 0; i < std::min(most, alignment.worst.size()); ++i) {
     const AlignedNode& node = alignment.nodes[alignment.worst[i]];
     out += fmt::format(
-        "<tr{}><td{}>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{} .. {}<td>{} .. {}<td>{:.2f} %\n",
+        "<tr{}><td{}>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{} .. {}<td>{} .. {}<td>{:.2f} %\n",
         node.broken ? " class=\"broken\"" : "",
         node.hint.empty() ? "" : fmt::format(" title=\"{}\"", escaped(node.hint)), escaped(node.name), escaped(node.op),
         cosine_text(node.free.cosine), number(node.free.rel_l2), number(node.free.max_abs), decibels(node.free.sqnr_db),
-        node.born ? number(node.born_rel_l2) : "", node.born ? fmt::format("{}", node.born_position) : "",
-        number(node.a_low), number(node.a_high), number(node.b_low), number(node.b_high), node.saturated * 100);
+        node.born ? cosine_text(node.born_cosine) : "", node.born ? number(node.born_rel_l2) : "",
+        node.born ? fmt::format("{}", node.born_position) : "", number(node.a_low), number(node.a_high),
+        number(node.b_low), number(node.b_high), node.saturated * 100);
   }
   out += "</table>\n";
   for (const std::size_t number_of : alignment.born)
@@ -288,29 +354,33 @@ std::string worst_html(const Alignment& alignment) {
 
 std::string alignment_text(const Alignment& alignment, std::size_t top) {
   using Align = Table::Align;
-  Table table({{"node"},
+  // `!` stands before what breaks the gate.
+  Table table({{" "},
+               {"node"},
                {"op"},
                {"cosine", Align::right},
                {"rel L2", Align::right},
                {"max abs", Align::right},
                {"SQNR dB", Align::right},
-               {"born", Align::right},
+               {"born cosine", Align::right},
+               {"born rel L2", Align::right},
                {"at", Align::right}});
   const std::size_t shown = std::min(top, alignment.worst.size());
   for (std::size_t i = 0; i < shown; ++i) {
     const AlignedNode& node = alignment.nodes[alignment.worst[i]];
-    table.row({node.name, node.op, cosine_text(node.free.cosine), number(node.free.rel_l2), number(node.free.max_abs),
-               decibels(node.free.sqnr_db), node.born ? number(node.born_rel_l2) : "-",
-               node.born ? fmt::format("{}", node.born_position) : "-"});
+    table.row({node.broken ? "!" : " ", node.name, node.op, cosine_text(node.free.cosine), number(node.free.rel_l2),
+               number(node.free.max_abs), decibels(node.free.sqnr_db), node.born ? cosine_text(node.born_cosine) : "-",
+               node.born ? number(node.born_rel_l2) : "-", node.born ? fmt::format("{}", node.born_position) : "-"});
   }
   constexpr std::size_t few_tokens = 8;
-  std::string out = fmt::format("A: {}\nB: {}\n{} tokens, {} values compared\n\n", alignment.a, alignment.b,
-                                alignment.tokens, alignment.nodes.size());
+  std::string out =
+      fmt::format("{}\n{}\n{}\n{}\n\n", side_text("A", alignment.a, alignment.a_how),
+                  side_text("B", alignment.b, alignment.b_how), text_text(alignment), limits_text(alignment));
   out += table.text();
   if (shown < alignment.worst.size()) out += fmt::format("and {} more (--top)\n", alignment.worst.size() - shown);
   out += fmt::format("\n{}", worst_tokens(alignment, std::min(top, few_tokens)));
   out += unpaired(alignment.a, alignment.a_only) + unpaired(alignment.b, alignment.b_only);
-  out += routing(alignment) + hints(alignment);
+  out += routing(alignment) + hints(alignment) + beyond_text(alignment) + rounding_hint(alignment);
   return out + fmt::format("{}\n{}\n", logits_text(alignment), verdict(alignment));
 }
 
@@ -334,6 +404,8 @@ json::object alignment_json(const Alignment& alignment) {
     made["range_b"] = json::array{node.b_low, node.b_high};
     made["saturated"] = node.saturated;
     made["not_finite"] = node.not_finite;
+    made["beyond_f32"] = node.beyond;
+    made["rel_l2_median_token"] = finite(node.median_rel_l2);
     json::array by_position;
     for (const float error : node.by_position) by_position.push_back(finite(static_cast<double>(error)));
     made["rel_l2_by_position"] = std::move(by_position);
@@ -360,6 +432,9 @@ json::object alignment_json(const Alignment& alignment) {
   }
   for (const std::size_t number : alignment.born) born.push_back(json::value(alignment.nodes[number].name));
   json::object object{{"a", alignment.a}, {"b", alignment.b}, {"tokens", alignment.tokens}};
+  object["run_a"] = alignment.a_how.empty() ? json::value(nullptr) : json::value(alignment.a_how);
+  object["run_b"] = alignment.b_how.empty() ? json::value(nullptr) : json::value(alignment.b_how);
+  object["text"] = alignment.text.empty() ? json::value(nullptr) : json::value(alignment.text);
   object["replayed"] = alignment.a_replayed ? "a" : "b";
   object["nodes"] = std::move(nodes);
   object["born"] = std::move(born);
@@ -391,6 +466,9 @@ json::object alignment_json(const Alignment& alignment) {
   }
   object["by_token"] = std::move(by_token);
   object["threshold_cosine"] = alignment.cosine;
+  object["threshold_rel_l2"] = alignment.rel_l2;
+  const std::string hint = rounding_hint(alignment);
+  object["hint"] = hint.empty() ? json::value(nullptr) : json::value(hint.substr(0, hint.size() - 1));
   object["passed"] = alignment.passed;
   return object;
 }
@@ -405,18 +483,21 @@ std::string alignment_html(const Alignment& alignment) {
       ".broken td:first-child{color:#d1242f;font-weight:bold}.key{font-size:12px}.text{line-height:1.7}.text "
       "span{white-space:pre-wrap}.wide{overflow-x:auto}\n"
       "</style></head><body>\n";
-  out += fmt::format("<h1>{}</h1>\n<p>A: {}<br>B: {}<br>{} tokens, {} values compared<br>{}</p>\n",
-                     escaped(verdict(alignment)), escaped(alignment.a), escaped(alignment.b), alignment.tokens,
-                     alignment.nodes.size(), escaped(logits_text(alignment)));
-  out += fmt::format("<p>{}<br>{}</p>\n", escaped(unpaired(alignment.a, alignment.a_only)),
-                     escaped(unpaired(alignment.b, alignment.b_only)));
+  out += fmt::format("<h1>{}</h1>\n<p>{}<br>{}<br>{}<br>{}<br>{}</p>\n", escaped(verdict(alignment)),
+                     escaped(side_text("A", alignment.a, alignment.a_how)),
+                     escaped(side_text("B", alignment.b, alignment.b_how)), escaped(text_text(alignment)),
+                     escaped(limits_text(alignment)), escaped(logits_text(alignment)));
+  for (const std::string& line : {unpaired(alignment.a, alignment.a_only), unpaired(alignment.b, alignment.b_only),
+                                  beyond_text(alignment), rounding_hint(alignment)})
+    if (!line.empty()) out += fmt::format("<p>{}</p>\n", escaped(line));
   out += fmt::format(
-      "<h2>Where error is born</h2>\n<p>Each node replayed on {}'s values; framed: beyond the threshold. Point at a "
-      "cell for its "
-      "number.</p>\n<div class=\"wide\">{}</div>\n{}",
+      "<h2>Where error is born</h2>\n<p>Each node replayed on {}'s values: the relative L2 of its worst token. Framed: "
+      "beyond the gate. Point at a cell for its number.</p>\n<div class=\"wide\">{}</div>\n{}",
       alignment.a_replayed ? "B" : "A", heat_map(alignment, true), scale_key());
-  out += fmt::format("<h2>What is carried</h2>\n<p>Both run freely.</p>\n<div class=\"wide\">{}</div>\n",
-                     heat_map(alignment, false));
+  out += fmt::format(
+      "<h2>Both run freely: born and carried</h2>\n<p>The relative L2 of the median token.</p>\n<div "
+      "class=\"wide\">{}</div>\n",
+      heat_map(alignment, false));
   out += fmt::format("<h2>Curves</h2>\n{}\n{}\n", svg(by_depth(alignment)), svg(by_position(alignment)));
   out += fmt::format("<h2>Tokens</h2>\n<p>On the colour of the relative L2 of {}, both run freely.</p>\n{}",
                      escaped(alignment.token_value), tokens_html(alignment));

@@ -58,6 +58,7 @@ class GraphSource final : public Source {
         made.inputs.reserve(node.inputs.size());
         for (const ValueId input : node.inputs) made.inputs.push_back(graph.value(input).name);
         made.cols = layout->cols;
+        if (node.op == Op::linear || node.op == Op::head_linear || node.op == Op::moe) remember_weights(graph, node);
         layouts_.emplace(made.name, *layout);
         nodes_.push_back(std::move(made));
       }
@@ -73,6 +74,8 @@ class GraphSource final : public Source {
     if (!run_.exact) {
       TRY(packed_, pack_weights(*program, run_.isa, *pool_, memory_for_weights(kv_)));
     }
+    for (const auto& [number, weight] : products_)
+      if (packed_ != nullptr && packed_->find(weight) != nullptr) nodes_[number].rounds = rounds_ = true;
     TRY(executor_, Executor::create(std::move(program), kv_, *pool_, run_.isa, packed_.get()));
     const auto rows = static_cast<std::size_t>(run_.rows);
     ids_.resize(rows);
@@ -85,6 +88,10 @@ class GraphSource final : public Source {
   [[nodiscard]] std::span<const SourceNode> nodes() const override { return nodes_; }
   [[nodiscard]] std::span<const SourceChoice> choices() const override { return choices_; }
   [[nodiscard]] std::string_view arithmetic() const override { return isa_name(run_.isa); }
+  [[nodiscard]] std::string how() const override {
+    return fmt::format("{} instructions, {}, KV cache in {}", isa_name(run_.isa),
+                       rounds_ ? "integer products of activations in 8 bits" : "float products", name(run_.kv));
+  }
   [[nodiscard]] std::int64_t vocab() const override { return vocab_; }
   [[nodiscard]] std::int64_t longest() const override { return run_.ctx; }
   [[nodiscard]] std::int64_t rows() const override { return run_.rows; }
@@ -121,10 +128,18 @@ class GraphSource final : public Source {
   }
 
  private:
+  // For start(): before that nothing is packed.
+  void remember_weights(const Graph& graph, const Node& node) {
+    for (const ValueId input : node.inputs)
+      if (const auto& weight = graph.value(input).weight) products_.emplace_back(nodes_.size(), weight.get());
+  }
+
   GraphRun run_;
   std::vector<SourceNode> nodes_;
   std::vector<SourceChoice> choices_;
-  std::map<std::string, Layout, std::less<>> layouts_;  // by name
+  std::map<std::string, Layout, std::less<>> layouts_;           // by name
+  std::vector<std::pair<std::size_t, const Weight*>> products_;  // numbers of nodes, and what they multiply with
+  bool rounds_ = false;                                          // some of them are of integers
   std::int64_t vocab_;
   bool padded_ = false;  // steps are of run_.rows tokens, no less
   KvCache kv_;

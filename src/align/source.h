@@ -22,6 +22,7 @@ struct SourceNode {
   Attrs attrs{};                      // of that op
   std::vector<std::string> inputs{};  // names of values that the op reads, of whatever kind
   std::int64_t cols = 0;
+  bool rounds = false;  // its op rounds what it reads to 8 bits (kernels/packed.h)
 };
 
 // What a router of a mixture of experts makes.
@@ -56,6 +57,8 @@ class Source {
   // What decides how results are rounded: with the same one an op gives the same bits for the same inputs. Empty:
   // unknown.
   [[nodiscard]] virtual std::string_view arithmetic() const { return {}; }
+  // How it is run, for the reader: instructions, products, the type of the cache. Empty: nothing to say.
+  [[nodiscard]] virtual std::string how() const { return {}; }
   [[nodiscard]] virtual std::int64_t vocab() const = 0;    // 0: unknown
   [[nodiscard]] virtual std::int64_t longest() const = 0;  // tokens of a sequence
   [[nodiscard]] virtual std::int64_t rows() const = 0;     // tokens of a step, at most

@@ -1,9 +1,11 @@
 #include "pipeline/align_model.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <filesystem>
 #include <string_view>
+#include <utility>
 
 #include "align/dump_source.h"
 #include "align/graph_source.h"
@@ -84,9 +86,13 @@ Result<Graph> decoder_from_onnx(const AlignSpec& spec, ThreadPool& pool) {
   TRY(const ImportedOnnx imported, import_onnx(spec.path, spec.pins));
   TRY(StagedGraph staged, graph_at_stage(imported.graph, stage_name(Stage::canonical), {}, pool));
   if (staged.graph.tokens()) return std::move(staged.graph);
+  std::string why = "not a decoder";
   for (const PassReport& pass : staged.passes)
-    if (!pass.note.empty()) return unsupported("{}: {}", spec.path, pass.note);
-  return unsupported("{}: not a decoder", spec.path);
+    if (!pass.note.empty()) why = pass.note;
+  return unsupported(
+      "{}: align compares decoders, token by token, and this is not known as one: {}; `knapsack graph {} --stage fused "
+      "--passes --prove` compares any ONNX model with what passes make of it",
+      spec.path, why, spec.path);
 }
 
 // The graph that is run: as it is imported, or as passes make it.
@@ -103,6 +109,19 @@ Result<Graph> graph_of(const Graph& imported, const AlignSpec& spec, std::int64_
   return std::move(staged.graph);
 }
 
+// What others say of a command's flags, in the words of this one.
+Error in_words_of_align(Error error) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> flags{{{"--kv ", ":kv="},
+                                                                                {"--exact", ":exact"},
+                                                                                {"--isa ", ":isa="},
+                                                                                {"--no-pass ", ":without="},
+                                                                                {"--ctx", "--tokens"}}};
+  for (const auto& [theirs, ours] : flags)
+    for (std::size_t at = 0; (at = error.message.find(theirs, at)) != std::string::npos; at += ours.size())
+      error.message.replace(at, theirs.size(), ours);
+  return error;
+}
+
 bool exists(const std::string& path) {
   std::error_code error;
   return std::filesystem::exists(path, error);
@@ -112,8 +131,7 @@ bool exists(const std::string& path) {
 
 Result<AlignSpec> parse_align_spec(const std::string& text) {
   AlignSpec spec{.path = text};
-  spec.pins.dim_flag = "dim=";
-  spec.pins.shape_flag = "export it again with sizes, as ";
+  spec.pins.shape_flag = "--shape ";
   const auto colon = text.rfind(':');
   if (!exists(text) && colon != std::string::npos && colon > 0) {
     AlignSpec with = spec;
@@ -142,14 +160,17 @@ Result<AlignSpec> parse_align_spec(const std::string& text) {
     return usage_error("{}: no pass leads to the stage primitive: expected no without={}", text, spec.without[0]);
   if (spec.onnx && text != fmt::format("{}:ort", spec.path))
     return usage_error("{}: ONNX Runtime runs an export as it is: expected no words beside ort", text);
-  if (!spec.pins.dims.empty() && !is_onnx(spec.path))
+  spec.onnx_file = !spec.onnx && is_onnx(spec.path);
+  if (!spec.pins.dims.empty() && !spec.onnx_file)
     return usage_error("{}: dim={}= is for ONNX files", text, spec.pins.dims.begin()->first);
   spec.dump = spec.path.ends_with(".npz");
   if (spec.dump && spec.path != text) return usage_error("{}: a dump is not run: expected no words after it", text);
   return spec;
 }
 
-Result<AlignSide> open_align_side(const AlignSpec& spec, const std::string& label, const AlignRun& run) {
+namespace {
+
+Result<AlignSide> open_side(const AlignSpec& spec, const std::string& label, const AlignRun& run) {
   AlignSide side;
   if (spec.dump) {
     TRY(NpzFile file, open_npz(spec.path));
@@ -194,6 +215,14 @@ Result<AlignSide> open_align_side(const AlignSpec& spec, const std::string& labe
                                         .ctx = run.ctx,
                                         .rows = run.rows,
                                         .threads = run.threads}));
+  return side;
+}
+
+}  // namespace
+
+Result<AlignSide> open_align_side(const AlignSpec& spec, const std::string& label, const AlignRun& run) {
+  auto side = open_side(spec, label, run);
+  if (!side) return in_words_of_align(side.error());
   return side;
 }
 

@@ -21,6 +21,7 @@ namespace knapsack {
 struct AlignSpec {
   std::string path;
   bool dump = false;
+  bool onnx_file = false;    // an ONNX file that this program runs
   bool onnx = false;         // an export, under ONNX Runtime; path: its folder, or a file there
   std::optional<Isa> isa{};  // none: the fastest
   bool exact = false;

@@ -75,6 +75,7 @@ class Wrapped : public Source {
   [[nodiscard]] const std::string& label() const override { return inner_->label(); }
   [[nodiscard]] std::span<const SourceNode> nodes() const override { return inner_->nodes(); }
   [[nodiscard]] std::span<const SourceChoice> choices() const override { return inner_->choices(); }
+  [[nodiscard]] std::string how() const override { return inner_->how(); }
   [[nodiscard]] std::int64_t vocab() const override { return inner_->vocab(); }
   [[nodiscard]] std::int64_t longest() const override { return inner_->longest(); }
   [[nodiscard]] std::int64_t rows() const override { return inner_->rows(); }

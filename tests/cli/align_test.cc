@@ -197,8 +197,60 @@ TEST(Align, AnOnnxFileBesideItsModel) {
   const std::string llama = testing::data_path("data/onnx/llama-prefill.onnx").string();
   expect_error(align({llama + ":dim=batch=one", llama}), 2, "found 'dim=batch=one'");
   expect_error(align({talker + ":dim=batch=1", talker}), 2, "is for ONNX files");
+  expect_error(align({talker, talker, "--dim", "batch=1"}), 2, "are for ONNX files");
+  expect_error(align({llama, llama, "--dim", "batch"}), 2, "NAME=SIZE");
+}
+
+// What an ONNX file leaves open is pinned by the flag that the message names.
+TEST(Align, OpenDimensionsOfAnOnnxFile) {
+  const std::string optimum = testing::data_path("data/onnx/qwen2-optimum.onnx").string();
+  expect_error(align({optimum, optimum}), 2, "--dim past_sequence_length=SIZE");
+  const std::vector<std::string> pins = {"--dim", "batch_size=1",          "--dim", "sequence_length=2",
+                                         "--dim", "past_sequence_length=9"};
+  std::vector<std::string> words = {optimum + ":reference", optimum + ":reference,stage=fused", "--json"};
+  words.insert(words.end(), pins.begin(), pins.end());
+  const auto both = align(words);
+  EXPECT_EQ(both.exit_code, 0) << both.err;
+  EXPECT_GT(object_of(both).at("nodes").as_array().size(), 20);
+  // A side's own word goes before the flag.
+  words[0] = optimum + ":reference,dim=sequence_length=3";
+  EXPECT_EQ(align(words).exit_code, 0);
+  words.insert(words.end(), {"--dim", "sequence_length=3"});
+  words.erase(words.begin() + 2);
+  expect_error(align(words), 2, "'sequence_length' is pinned already");
+  // All of an input's sizes; and what is no decoder is told so, with what there is for it.
   const std::string bert = testing::data_path("data/onnx/bert.onnx").string();
-  expect_error(align({bert, bert}), 2, "dim");
+  expect_error(align({bert, bert, "--shape", "input_ids=2,7", "--shape", "attention_mask=2,7"}), 4,
+               "align compares decoders, token by token, and this is not known as one");
+}
+
+// What stands in others' messages as a flag of theirs is said as align has it.
+TEST(Align, MessagesNameItsOwnWords) {
+  const std::string experts = testing::data_path("golden/qwen3-moe").string();
+  expect_error(align({experts, experts + ":kv=q8_0"}), 4, "use :kv=f16");
+  const std::string window = testing::data_path("golden/qwen2-window").string();
+  expect_error(align({talker, window}), 3, "512 tokens in its vocabulary");
+}
+
+// How each side ran, what the gate is, what breaks it.
+TEST(Align, TheTableSaysHowEachRanAndWhatBreaksTheGate) {
+  const auto broken = align({talker + ":reference", talker + ":reference,kv=f16", "--cosine", "0.9999999"});
+  EXPECT_EQ(broken.exit_code, 1) << broken.err;
+  for (const char* part :
+       {":reference (scalar instructions, float products, KV cache in F32)", "float products, KV cache in F16",
+        "its cosine below 0.9999999 or its relative L2 over 0.000447", "tokens of a usual prompt (--input",
+        "\n!  layers."})
+    EXPECT_NE(broken.out.find(part), std::string::npos) << part << "\n" << broken.out;
+  EXPECT_EQ(broken.out.find("`exact`"), std::string::npos) << broken.out;  // the cache is why
+  const auto fine = align({talker + ":reference", talker + ":reference,kv=f16"});
+  EXPECT_EQ(fine.out.find("\n!"), std::string::npos) << fine.out;
+  const auto object = object_of(align({talker, talker + ":kv=f32", "--json"}));
+  EXPECT_NE(std::string_view(object.at("run_a").as_string()).find("F16"), std::string_view::npos);
+  EXPECT_NE(std::string_view(object.at("text").as_string()).find("usual prompt"), std::string_view::npos);
+  EXPECT_TRUE(object.at("hint").is_null());
+  EXPECT_NEAR(object.at("threshold_rel_l2").to_number<double>(), 0.0447, 1e-4);
+  const auto ids = object_of(align({talker, talker, "--ids", "1,2", "--json"}));
+  EXPECT_TRUE(ids.at("text").is_null());
 }
 
 // GGUF's Llama has the rows of Q and K in another order.

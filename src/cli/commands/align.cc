@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <limits>
 #include <tuple>
+#include <vector>
 
 #include "align/align_text.h"
 #include "base/atomic_file.h"
@@ -15,6 +16,7 @@
 #include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/model.h"
+#include "cli/onnx_pins.h"
 #include "cli/output_file.h"
 #include "pipeline/align_model.h"
 #include "report/progress.h"
@@ -46,7 +48,8 @@ class AlignCommand final : public Command {
         "products, KV cache in f32), exact (float products), isa=NAME, kv=f16, kv=f32, kv=q8_0, stage=NAME "
         "(what passes make of it: canonical, static, fused, primitive), without=PASS, tokens=N (of a step, where "
         "shapes "
-        "are static; 1). Without: as `run` does. docs/align.md has the method and how to dump from Python.");
+        "are static; 1), dim=NAME=SIZE (of this ONNX file alone; --dim is for both). Without: as `run` does. "
+        "docs/align.md has the method and how to dump from Python.");
     arguments.positional("A", a_, "the truth: a model, or a dump").complete = Complete::model;
     arguments.positional("B", b_, "what is doubted: likewise").complete = Complete::model;
     arguments.text("--ids", "IDS", ids_, "token ids, separated by commas or spaces");
@@ -55,6 +58,10 @@ class AlignCommand final : public Command {
     arguments.text("--prompts", "FILE", prompts_, "a text a line, each a sequence of its own; - is standard input")
         .complete = Complete::file;
     arguments.integer("--tokens", tokens_, 1, 1 << 20, "use only the first tokens of each sequence");
+    arguments.texts("--dim", "NAME=SIZE", dims_,
+                    "ONNX files: the size of a dimension that they leave open; of a decoder 1 for the batch, 2 for the "
+                    "tokens and 9 for the past are enough");
+    arguments.texts("--shape", "NAME=SIZES", shapes_, "ONNX files: all sizes of an input, as input_ids=1,2");
     arguments.number(
         "--cosine", cosine_, -1, 1,
         "the gate: the least cosine of a replayed token; a relative L2 over sqrt(2 (1 - X)) breaks it, too");
@@ -74,6 +81,10 @@ class AlignCommand final : public Command {
     arguments.example("knapsack align model.gguf:reference model.gguf:reference,stage=fused",
                       "whether passes change anything, and where");
     arguments.example("knapsack align model.gguf:reference folder:ort", "an ONNX export under ONNX Runtime");
+    arguments.example(
+        "knapsack align folder:reference model.onnx:reference --dim batch_size=1 --dim sequence_length=2 --dim "
+        "past_sequence_length=9",
+        "an ONNX file of optimum's, its open dimensions pinned");
     arguments.example("knapsack align dump.npz model.gguf:reference --json",
                       "against values from Python, on the ids of the dump");
   }
@@ -81,8 +92,9 @@ class AlignCommand final : public Command {
   Result<int> run(Context& context) override {
     const int inputs = (ids_ ? 1 : 0) + (input_ ? 1 : 0) + (prompts_ ? 1 : 0);
     if (inputs > 1) return usage_error("expected one of --ids, --input and --prompts, found {}", inputs);
-    TRY(const AlignSpec a_spec, parse_align_spec(a_));
-    TRY(const AlignSpec b_spec, parse_align_spec(b_));
+    TRY(AlignSpec a_spec, parse_align_spec(a_));
+    TRY(AlignSpec b_spec, parse_align_spec(b_));
+    TRY_VOID(pin(a_spec, b_spec));
     if (!a_spec.ours() && !b_spec.ours())
       return usage_error(
           "{} and {} are both dumps or ONNX exports: one of them must be a model, to know which value is made of which",
@@ -135,6 +147,7 @@ class AlignCommand final : public Command {
     progress.finish();
     if (!result) return result.error();
     write_texts(a, b, *result);
+    result->text = what_was_run(text, a, b);
     if (report) {
       TRY_VOID(report->write(alignment_html(*result)));
       TRY_VOID(report->commit());
@@ -178,6 +191,29 @@ class AlignCommand final : public Command {
     return text;
   }
 
+  // The flags' pins for each ONNX file; what a side says itself holds there.
+  Result<void> pin(AlignSpec& a, AlignSpec& b) const {
+    if (dims_.empty() && shapes_.empty()) return {};
+    if (!a.onnx_file && !b.onnx_file)
+      return usage_error("--dim and --shape are for ONNX files, found {} and {}", a_, b_);
+    TRY(const OnnxPins pins, read_pins(dims_, shapes_, "--shape"));
+    for (AlignSpec* side : {&a, &b}) {
+      if (!side->onnx_file) continue;
+      side->pins.dims.insert(pins.dims.begin(), pins.dims.end());
+      side->pins.shapes.insert(pins.shapes.begin(), pins.shapes.end());
+    }
+    return {};
+  }
+
+  // Empty: what the person gave.
+  [[nodiscard]] std::string what_was_run(const Text& text, const AlignSide& a, const AlignSide& b) const {
+    if (!text.usual) return "";
+    if (!a.ids.empty() || !b.ids.empty()) return "the dump's own ids";
+    return a.tokenizer_json || b.tokenizer_json
+               ? "a usual prompt (--input, --prompts and --ids give another)"
+               : "ids spread over the vocabulary, as neither side has a tokenizer (--ids gives others)";
+  }
+
   // One of them has a tokenizer.
   Result<std::shared_ptr<const Tokenizer>> tokenizer_of(const AlignSide& a, const AlignSide& b) const {
     TRY(const std::string source, a.tokenizer_json ? a.tokenizer_json() : b.tokenizer_json());
@@ -197,9 +233,13 @@ class AlignCommand final : public Command {
 
   Result<Sequences> sequences_of(const Text& text, const AlignSide& a, const AlignSide& b) const {
     const std::vector<std::int32_t>& dumped = a.ids.empty() ? b.ids : a.ids;
-    const std::int64_t vocab = std::max(a.source->vocab(), b.source->vocab());
+    const std::int64_t a_vocab = a.source->vocab(), b_vocab = b.source->vocab();
+    if (a_vocab > 0 && b_vocab > 0 && a_vocab != b_vocab)
+      return bad_input("{} has {} tokens in its vocabulary, {} has {}: these are not the same model", a_, a_vocab, b_,
+                       b_vocab);
+    const std::int64_t vocab = std::max(a_vocab, b_vocab);
     Sequences sequences;
-    std::string origin = text.origin;
+    std::string origin = text.usual ? "the usual prompt (--input, --prompts and --ids give another)" : text.origin;
     if (!text.ids.empty()) {
       sequences.push_back(text.ids);
     } else if (text.usual && !dumped.empty()) {
@@ -242,6 +282,7 @@ class AlignCommand final : public Command {
 
   std::string a_, b_;
   std::optional<std::string> ids_, input_, prompts_, html_, python_;
+  std::vector<std::string> dims_, shapes_;
   std::int64_t tokens_ = 128, top_ = 20, limit_ = 600;
   double cosine_ = 0.999;
 };

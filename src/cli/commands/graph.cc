@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -16,6 +15,7 @@
 #include "cli/commands/command.h"
 #include "cli/json_text.h"
 #include "cli/model.h"
+#include "cli/onnx_pins.h"
 #include "cli/output_file.h"
 #include "device/devices.h"
 #include "graph/text.h"
@@ -339,7 +339,7 @@ class GraphCommand final : public Command {
       return Read{std::move(*graph), std::filesystem::path(model_).filename().string(), model_, {}, true};
     }
     if (std::filesystem::path(model_).extension() == ".onnx") {
-      TRY(const OnnxPins pins, this->pins());
+      TRY(const OnnxPins pins, read_pins(dims_, shapes_, "--input"));
       TRY(ImportedOnnx imported, import_onnx(model_, pins));
       return Read{std::move(imported.graph), std::filesystem::path(model_).filename().string(), model_,
                   std::move(imported.notes)};
@@ -375,46 +375,6 @@ class GraphCommand final : public Command {
         "{} is there already, and is not named as a graph is (.txt, .html, .svg, .dot, .json); remove it or "
         "name another file",
         output_);
-  }
-
-  static Result<std::int64_t> size_of(std::string_view text, std::string_view whole) {
-    std::int64_t size = 0;
-    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), size);
-    if (failed != std::errc{} || end != text.data() + text.size() || size < 0)
-      return usage_error("{}: expected NAME=SIZE with sizes of 0 or more", printable(whole));
-    return size;
-  }
-
-  [[nodiscard]] Result<OnnxPins> pins() const {
-    OnnxPins pins;
-    // A name, and that it is pinned once.
-    const auto name_of = [](const std::string& flag, const std::string& each, std::size_t equals,
-                            const auto& pinned) -> Result<std::string> {
-      std::string name = each.substr(0, equals);
-      if (name.empty()) return usage_error("{} {}: expected a name before =", flag, printable(each));
-      if (pinned.count(name) > 0) return usage_error("{} {}: '{}' is pinned already", flag, printable(each), name);
-      return name;
-    };
-    for (const std::string& each : dims_) {
-      const auto equals = each.rfind('=');
-      TRY(const std::string name, name_of("--dim", each, equals, pins.dims));
-      TRY(pins.dims[name], size_of(equals == std::string::npos ? "" : each.substr(equals + 1), each));
-    }
-    for (const std::string& each : shapes_) {
-      const auto equals = each.rfind('=');
-      TRY(const std::string name, name_of("--input", each, equals, pins.shapes));
-      std::vector<std::int64_t>& sizes = pins.shapes[name];
-      std::string_view rest =
-          equals == std::string::npos ? std::string_view{} : std::string_view(each).substr(equals + 1);
-      while (true) {
-        const auto comma = rest.find(',');
-        TRY(const std::int64_t size, size_of(rest.substr(0, comma), each));
-        sizes.push_back(size);
-        if (comma == std::string_view::npos) break;
-        rest.remove_prefix(comma + 1);
-      }
-    }
-    return pins;
   }
 
   [[nodiscard]] Result<int> print_passes(Context& context, const StagedGraph& staged,

@@ -98,7 +98,11 @@ void batch_normalization(Call& call) {
   call.arity(5, 5);
   call.ignore({"momentum"});
   if (call.flag("training_mode"))
-    call.refuse("training_mode=1; the nearest form is training_mode=0, of a model exported for inference");
+    call.refuse(
+        "training_mode=1; the nearest form is training_mode=0, of a model exported for inference: in PyTorch "
+        "model.eval(), "
+        "then torch.onnx.export with dynamo=False, training=TrainingMode.PRESERVE and do_constant_folding=False keeps "
+        "these nodes, or without the last two folds them");
   call.make(Op::BatchNormalization, {call.in(0), call.in(1), call.in(2), call.in(3), call.in(4)},
             Attrs().set(Attr::eps, call.f("epsilon", 1e-5F)));
 }
