@@ -29,7 +29,7 @@ TEST(GraphExcerpt, HasTheNodesAskedForAndWhatTheyRead) {
   EXPECT_EQ(count(text, "output "), 0U) << text;
   const auto back = graph_from_text(text);
   ASSERT_FALSE(back);
-  EXPECT_NE(back.error().message.find("'layers.0.out' is not defined above"), std::string::npos);
+  EXPECT_NE(back.error().message.find("a part of a graph"), std::string::npos);
 }
 
 TEST(GraphExcerpt, OfAllNodesIsTheWhole) {

@@ -93,7 +93,7 @@ TEST(GraphText, RefusesMalformedLinesByNumber) {
   refuse(3, "inputs %ids [T, 1] I32", "found 'inputs'");
   refuse(4, "constant @w [8, 4] F33", "'F33' is no storage format");
   refuse(4, "constant @w [8, 0] F32", "dimension of 0");
-  refuse(4, "constant @w [8, -4] F32", "dimension of 0");
+  refuse(4, "constant @w [8, -4] F32", "dimension of -4; expected 1 or more");
   refuse(4, "constant @w [T, 4] F32", "are numbers");
   refuse(4, "constant @w [2, 2, 2, 2, 2, 2, 2, 2, 2] F32", "at most 8");
   refuse(4, "constant @w [2, 2] F32 = 1, 2, 3", "expected ','");
