@@ -1,5 +1,12 @@
 // A Relu or Clip that alone reads what a Conv or Gemm makes becomes the end of it: of a Conv-BN-ReLU, whose BatchNorm
 // is in the weights already (drop_training), one node is left.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
 #include "passes/fuse.h"
 
 namespace knapsack {
@@ -13,6 +20,7 @@ Result<Graph> pass_fuse_conv(const Graph& graph, const PassContext& context) {
       if (act.op == Op::Clip && act.attrs.has(key)) attrs.set(key, act.attrs.f(key));
     return attrs;
   };
+  std::map<std::string, int> kept;  // apart, since the target has no encoding of both in one
   // The product before the node, by number; -1: there is no such one, or the target lacks it.
   const auto product_before = [&](const Node& node) {
     if (node.op != Op::Relu && node.op != Op::Clip) return -1;
@@ -24,7 +32,9 @@ Result<Graph> pass_fuse_conv(const Graph& graph, const PassContext& context) {
     // Of each place, all channels.
     const auto& dims = graph.value(node.inputs[0]).dims;
     if (!fits_on_chip(context.target, dims[1])) return -1;
-    return encodes(context.target, graph, product, product.op, fused(product, node)) ? at : -1;
+    if (encodes(context.target, graph, product, product.op, fused(product, node))) return at;
+    ++kept[std::string(op_info(node.op).text)];
+    return -1;
   };
   std::vector<int> products;
   std::vector<bool> gone(graph.list().size(), false);
@@ -32,6 +42,14 @@ Result<Graph> pass_fuse_conv(const Graph& graph, const PassContext& context) {
   for (const Node& node : graph.list()) {
     products.push_back(product_before(node));
     if (products.back() >= 0) gone[static_cast<std::size_t>(products.back())] = true;
+  }
+  if (!kept.empty() && context.note != nullptr) {
+    std::vector<std::string> counts;
+    counts.reserve(kept.size());
+    for (const auto& [op, count] : kept) counts.push_back(fmt::format("{} {}", count, op));
+    context.note(
+        fmt::format("{} stay behind their products: the table of {} does not say that they can be the end of one",
+                    fmt::join(counts, " and "), context.target.name));
   }
   Rewriter to(graph);
   for (std::size_t i = 0; i < graph.list().size(); ++i) {

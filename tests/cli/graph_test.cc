@@ -289,6 +289,9 @@ TEST(Graph, ForADevice) {
   const std::string onnx = testing::data_path("data/onnx/mobilenet-trained.onnx").string();
   const auto blocks = graph({onnx, "--dim", "batch_size=1", "--stage", "fused", "--channel-block", "8"});
   EXPECT_NE(blocks.out.find("block=8"), std::string::npos) << blocks.err;
+  const std::string resnet = testing::data_path("data/onnx/resnet-trained.onnx").string();
+  const auto apart = graph({resnet, "--dim", "batch_size=1", "--stage", "fused", "--device", "rk3588", "--passes"});
+  EXPECT_NE(apart.out.find("Relu stay behind their products"), std::string::npos) << apart.out << apart.err;
   expect_error(graph({model, "--device", "rk3588"}), 2, "--stage fused");
   expect_error(graph({model, "--toolchain", "qairt", "--stage", "fused"}), 2, "--toolchain goes with --device");
   expect_error(graph({model, "--device", "rk3599", "--stage", "fused"}), 2, "rk3588");
