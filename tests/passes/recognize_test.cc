@@ -306,6 +306,27 @@ TEST_P(OurExport, ComesBack) {
 INSTANTIATE_TEST_SUITE_P(Ops, OurExport, ::testing::Values(false, true),
                          [](const auto& each) { return each.param ? "contrib" : "primitive"; });
 
+// Heads on rows of their own, and a mean that runs along the rows in the place of the columns.
+TEST(Recognise, AMeanOverHeadsIsNoNormOfThem) {
+  const Graph right = imported(open("qwen3-genai-int4"), 2, 9);
+  ASSERT_TRUE(recognize_decoder(right, false));
+  Rewriter to(right);
+  int changed = 0;
+  for (const Node& node : right.list()) {
+    const auto& dims = right.value(node.inputs.empty() ? node.outputs[0] : node.inputs[0]).dims;
+    if (node.op == Op::ReduceMean && dims == std::vector<std::int64_t>{1, 4, 16}) {
+      to.copy(node, to.of(node.inputs), Attrs().set(Attr::axes, std::vector<std::int64_t>{1}).set(Attr::keepdims, 1));
+      ++changed;
+    } else {
+      to.copy(node);
+    }
+  }
+  EXPECT_EQ(changed, 2);
+  const auto made = recognize_decoder(to.finish(), false);
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().message.find("q_norm"), std::string::npos) << made.error().message;
+}
+
 // Graphs that are nearly a decoder's: left as they are, with the node and what is wrong.
 TEST(Recognise, WhatIsNearlyADecoderIsNotTakenForOne) {
   ThreadPool pool(1);
