@@ -165,6 +165,10 @@ json::object devices_json(std::span<const Device> devices) {
   return {{"devices", std::move(all)}};
 }
 
+json::object toolchain_json(const Toolchain& toolchain) {
+  return {{"id", toolchain.id}, {"name", toolchain.name}, {"version", toolchain.version}, {"at", toolchain.at}};
+}
+
 std::string device_text(const Device& device, std::span<const Toolchain> toolchains) {
   const DeviceProfile& profile = device.profile;
   std::string text = fmt::format("{}: {} ({}{}{})\n", profile.id, one_line(profile.name), kind_text(profile.kind),

@@ -13,6 +13,7 @@
 #include "base/threads.h"
 #include "base/utf8.h"
 #include "cli/commands/command.h"
+#include "cli/devices_text.h"
 #include "cli/json_text.h"
 #include "cli/model.h"
 #include "cli/onnx_pins.h"
@@ -127,10 +128,8 @@ class GraphCommand final : public Command {
     if (passes_ && (to_file || format_ != "auto"))
       return usage_error("--passes writes a table to standard output, or --json; -o and --format are for the graph");
     if (passes_ && layers_) return usage_error("--passes tells of the whole graph; --layers is for the graph itself");
-    if (!without_.empty() && (stage_ == "imported" || stage_ == "primitive"))
-      return usage_error("--no-pass: no pass leads to stage {}; try --stage fused", stage_);
-    if (prove_ && (stage_ == "imported" || stage_ == "primitive"))
-      return usage_error("--prove: no pass leads to stage {}; try --stage fused", stage_);
+    if ((prove_ || !without_.empty()) && (stage_ == "imported" || stage_ == "primitive"))
+      return usage_error("{}: no pass leads to stage {}; try --stage fused", prove_ ? "--prove" : "--no-pass", stage_);
     TRY_VOID(something_to_do());
     TRY(const Target target, this->target());
     std::optional<Busy> busy(std::in_place, "reading", context.quiet);
@@ -225,9 +224,7 @@ class GraphCommand final : public Command {
                                             fmt::join(profile.toolchains, ", ")));
       if (toolchain && profile.npu)
         target_notes_.emplace_back("types are not chosen yet: nodes are placed by what the table says of any type");
-      if (toolchain)
-        toolchain_json_ = json::object{
-            {"id", toolchain->id}, {"name", toolchain->name}, {"version", toolchain->version}, {"at", toolchain->at}};
+      if (toolchain) toolchain_json_ = toolchain_json(*toolchain);
     }
     if (weight_line_) target.weight_line = *weight_line_;
     if (channel_block_) target.channel_block = *channel_block_;
@@ -258,8 +255,7 @@ class GraphCommand final : public Command {
     }
     return fmt::format(
         "proved: behind {} of {} passes the outputs are those before, on random tokens and prompts: at most {:.1e} "
-        "apart "
-        "(relative L2)",
+        "apart (relative L2)",
         proved, staged.passes.size(), worst);
   }
 
@@ -270,11 +266,8 @@ class GraphCommand final : public Command {
   // Of each node that is not simply taken; to the notes the same by kind, with how often.
   static Reasons reasons_of(const StagedGraph& staged, std::vector<std::string>& notes) {
     Reasons reasons;
-    std::map<std::string, std::string> ops, units;  // by node
-    for (const Node& node : staged.graph.list()) {
-      ops[node.name] = std::string(op_info(node.op).text);
-      units[node.name] = node.unit;
-    }
+    std::map<std::string_view, const Node*> nodes;
+    for (const Node& node : staged.graph.list()) nodes[node.name] = &node;
     // What left the target's unit first.
     std::map<std::pair<int, std::string>, long long> kinds;
     for (const PassReport& pass : staged.passes)
@@ -288,8 +281,8 @@ class GraphCommand final : public Command {
         const std::string why = p.by.empty() ? p.why : fmt::format("a part of {}: {}", p.by, p.why);
         reasons[each.name] = why;
         const int rank = p.kind == Kind::cpu ? 0 : p.kind == Kind::taken ? 2 : 3;
-        if (const auto op = ops.find(each.name); op != ops.end())
-          ++kinds[{rank, fmt::format("{}{}: {}", op->second, on(units.at(each.name)), why)}];
+        if (const auto node = nodes.find(each.name); node != nodes.end())
+          ++kinds[{rank, fmt::format("{}{}: {}", op_info(node->second->op).text, on(node->second->unit), why)}];
       }
     for (const auto& [kind, count] : kinds) notes.push_back(fmt::format("{} {}", format_count(count), kind.second));
     return reasons;

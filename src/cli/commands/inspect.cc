@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "bundle/footprint.h"
 #include "cli/commands/command.h"
+#include "cli/devices_text.h"
 #include "cli/model.h"
 #include "device/devices.h"
 #include "graph/decompose/size.h"
@@ -144,8 +145,7 @@ class InspectCommand final : public Command {
     object["toolchain"] = json::value(nullptr);
     std::string text = fmt::format("device        {}\n", profile.name);
     if (table != nullptr) {
-      object["toolchain"] =
-          json::object{{"id", table->id}, {"name", table->name}, {"version", table->version}, {"at", table->at}};
+      object["toolchain"] = toolchain_json(*table);
       text += fmt::format(
           "toolchain     {} {} ({})\n", table->name,
           table->at == table->version ? table->at : fmt::format("{}, as of {}", table->version, table->at), table->id);
